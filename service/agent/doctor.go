@@ -124,15 +124,22 @@ func diagnoseFolder(cfg Config, add adder) {
 }
 
 func diagnoseDatabase(cfg Config, add adder) {
-	aside := store.SetAside(cfg.Data)
-	if len(aside) == 0 {
-		add("database", Good, "", "none was found damaged")
-		return
+	aside, missing := store.SetAside(cfg.Data), store.Missing(cfg.Data)
+	if len(aside) > 0 {
+		add(
+			"database", Warning, "rescue what it holds as the runbook says, or remove it",
+			"a damaged one was set aside: %s", strings.Join(aside, ", "),
+		)
 	}
-	add(
-		"database", Warning, "rescue what it holds as the runbook says, or remove it",
-		"a damaged one was set aside: %s", strings.Join(aside, ", "),
-	)
+	if len(missing) > 0 {
+		add(
+			"database", Warning, "find out what removed it, then remove the files that record it",
+			"it was missing or empty at a start, and what was not sent is lost: %s", strings.Join(missing, ", "),
+		)
+	}
+	if len(aside)+len(missing) == 0 {
+		add("database", Good, "", "none was found damaged or missing")
+	}
 }
 
 // diagnoseRunning adds the alerts of the running agent.
@@ -158,7 +165,7 @@ func diagnoseRunning(ctx context.Context, cfg Config, add adder) {
 		add("agent", Good, "", "runs, and is %s", s.Link.State)
 	default:
 		for _, alert := range s.Alerts {
-			if alert.Code != "database_damaged" { // an earlier check has reported it
+			if alert.Code != "database_damaged" && alert.Code != "database_missing" { // an earlier check has reported it
 				add("agent", Problem, "see `mainstay agent status` and the runbook", "%s", alert.Message)
 			}
 		}

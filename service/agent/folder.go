@@ -18,7 +18,7 @@ var folderNames = map[string]fs.FileMode{
 	"agent.db-shm":           0,
 	"agent.db.lock":          0,
 	"agent.db.is-damaged":    0,
-	"identity.json":          0,
+	identityFile:             0,
 	"identity.json.room":     0,
 	"identity.previous.json": 0,
 	"reserve":                0,

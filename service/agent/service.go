@@ -122,7 +122,11 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Agent, err error) {
 		return nil, err
 	}
 	// Open the database first: its lock keeps other agents out of the folder.
-	if a.db, err = store.Open(ctx, cfg.Data); err != nil {
+	open := store.Open
+	if _, err := os.Lstat(filepath.Join(cfg.Data, identityFile)); err == nil {
+		open = store.Reopen // an enrolled site has had a database
+	}
+	if a.db, err = open(ctx, cfg.Data); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -132,6 +136,9 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Agent, err error) {
 	}()
 	for _, path := range store.SetAside(cfg.Data) {
 		a.log.Error("a damaged database was set aside; it may hold events that were not sent", "path", path)
+	}
+	for _, path := range store.Missing(cfg.Data) {
+		a.log.Error("the database was missing or empty; events in it that were not sent are lost", "recorded_in", path)
 	}
 	if err := a.openIdentity(); err != nil {
 		return nil, err

@@ -96,6 +96,14 @@ func (a *Agent) alerts(s agentapi.Status) []agentapi.Alert {
 			path,
 		)
 	}
+	for _, path := range store.Missing(a.cfg.Data) {
+		add(
+			"database_missing",
+			"The database was missing or empty at a start, and the agent made a new one. Events and states that were not "+
+				"sent are lost. Remove %s when you have seen this.",
+			path,
+		)
+	}
 	if a.db.Tight() {
 		add(
 			"disk_full",
