@@ -201,7 +201,7 @@ func (o *Outbox) write(ctx context.Context, tx *db.Tx, items []*acceptance) ([]e
 	results := make([]error, len(items))
 	for i, a := range items {
 		dropped, freed, err := o.makeRoom(ctx, tx, a, bytes)
-		if errors.Is(err, errFull) {
+		if noRoom(err) {
 			results[i] = err
 			continue
 		}
@@ -252,8 +252,26 @@ var errFull = fault.New(
 	"the outbox is full; nothing was stored. Events go out when there is a link; --outbox-max-size makes more room",
 ).WithCode("outbox_full")
 
-// makeRoom drops the oldest events until a's new ones fit beside bytes. It returns errFull if they do
-// not fit and dropping is not configured or would not be enough; then nothing was dropped.
+// errTooSmall is the error for events that would not fit into an empty outbox either.
+func errTooSmall(bytes, limit int64) error {
+	return fault.New(
+		fault.StorageFailed,
+		"events of %d bytes never fit into an outbox of %d bytes; nothing was stored. "+
+			"Send fewer or smaller events at once, or raise --outbox-max-size", bytes, limit,
+	).WithCode(codeTooSmall)
+}
+
+const codeTooSmall = "outbox_too_small"
+
+// noRoom reports whether err is errFull or an errTooSmall.
+func noRoom(err error) bool {
+	var f *fault.Error
+	return errors.As(err, &f) && (f.Code == errFull.Code || f.Code == codeTooSmall)
+}
+
+// makeRoom drops the oldest events until a's new ones fit beside bytes. It returns errFull or
+// errTooSmall if they do not fit and dropping is not configured or would not be enough; then
+// nothing was dropped.
 func (o *Outbox) makeRoom(
 	ctx context.Context, tx *db.Tx, a *acceptance, bytes int64,
 ) (dropped, freed int64, err error) {
@@ -267,7 +285,10 @@ func (o *Outbox) makeRoom(
 		if err != nil || added == 0 || need <= 0 {
 			return dropped, freed, err
 		}
-		if !o.cfg.DropOldest || a.bytes > o.cfg.MaxBytes {
+		if a.bytes > o.cfg.MaxBytes {
+			return 0, 0, errTooSmall(a.bytes, o.cfg.MaxBytes)
+		}
+		if !o.cfg.DropOldest {
 			return 0, 0, errFull
 		}
 		n, more, err := dropOldest(ctx, tx, need)

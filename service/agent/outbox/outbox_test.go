@@ -222,8 +222,36 @@ func TestAFullOutboxRefusesUntilThereIsRoomAndLosesNothing(t *testing.T) {
 	if _, err := b.Accept(t.Context(), []outbox.Event{event("late", 10<<10)}); err != nil {
 		t.Errorf("with room again: %v", err)
 	}
-	if _, err := b.Accept(t.Context(), []outbox.Event{event("huge", 200<<10)}); !fault.Is(err, fault.StorageFailed) {
-		t.Errorf("an event larger than the outbox: %v", err)
+}
+
+func TestEventsThatNeverFitAreRefusedWithTheirSizeTheLimitAndItsSetting(t *testing.T) {
+	t.Parallel()
+	for _, drop := range []bool{false, true} {
+		t.Run(fmt.Sprintf("drop=%t", drop), func(t *testing.T) {
+			t.Parallel()
+			b := open(t, 100<<10, drop)
+			if _, err := b.Accept(t.Context(), []outbox.Event{event("stored", 10<<10)}); err != nil {
+				t.Fatal(err)
+			}
+			for size, events := range map[string][]outbox.Event{
+				"204937": {event("huge", 200<<10)},
+				"123148": {event("a", 60<<10), event("b", 60<<10)},
+			} {
+				_, err := b.Accept(t.Context(), events)
+				f := fault.From(err)
+				if f.Kind != fault.StorageFailed || f.Code != "outbox_too_small" {
+					t.Fatalf("%v", err)
+				}
+				for _, part := range []string{size, "102400", "--outbox-max-size"} {
+					if !strings.Contains(f.Message, part) {
+						t.Errorf("%q does not name %s", f.Message, part)
+					}
+				}
+			}
+			if got := b.ids(); !slices.Equal(got, []string{"stored"}) {
+				t.Errorf("stored: %v", got)
+			}
+		})
 	}
 }
 

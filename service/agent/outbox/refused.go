@@ -142,6 +142,9 @@ func (o *Outbox) Retry(ctx context.Context, ids []string) (int64, error) {
 		if err != nil {
 			return err
 		}
+		if sum.bytes > o.cfg.MaxBytes {
+			return errTooSmall(sum.bytes, o.cfg.MaxBytes)
+		}
 		if stored+sum.bytes > o.cfg.MaxBytes {
 			return errFull
 		}
