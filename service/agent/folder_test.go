@@ -1,7 +1,12 @@
 package agent_test
 
 import (
+	"crypto/sha256"
+	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +16,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	agentapi "github.com/mainstay-infra/mainstay/api/agent"
+	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 	"github.com/mainstay-infra/mainstay/service/agent"
 )
 
@@ -85,4 +93,48 @@ func TestTheDataFolderItselfMayBeALink(t *testing.T) {
 	s.start().send("e")
 	s.stop()
 	s.start() // on what it has made itself
+}
+
+func TestAHookFindsTheArtifactEvenIfTheDataFolderIsARelativePath(t *testing.T) {
+	t.Parallel()
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hook := filepath.Join(t.TempDir(), "hook")
+	script := `#!/bin/sh
+case $MAINSTAY_OTA_FILE in
+/*) test "$(cat "$MAINSTAY_OTA_FILE")" = firmware ;;
+*) echo "$MAINSTAY_OTA_FILE is relative"; exit 1 ;;
+esac
+`
+	if err := os.WriteFile(hook, []byte(script), 0o700); err != nil { //nolint:gosec // it is a program
+		t.Fatal(err)
+	}
+	artifacts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "firmware") // a client that left
+	}))
+	t.Cleanup(artifacts.Close)
+	p := newPlane(t)
+	s := newSite(t, p.url, func(c *agent.Config) { c.OTAHook = hook })
+	if s.cfg.Data, err = filepath.Rel(here, s.cfg.Data); err != nil {
+		t.Fatal(err)
+	}
+	s.start().online()
+	if _, err := rest.Read(s.local.RegisterDevice(t.Context(), "pump", agentapi.DeviceInput{})); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the device is known", func() bool { return len(get[[]edgeapi.Twin](p, "/twins")) == 1 })
+	call[any](p, http.MethodPost, "/devices/pump/ota", map[string]any{
+		"version": "2", "url": artifacts.URL, "sha256": fmt.Sprintf("%x", sha256.Sum256([]byte("firmware"))),
+	})
+	var status edgeapi.OTAStatus
+	eventually(t, "the update ends", func() bool {
+		status = get[edgeapi.OTA](p, "/devices/pump/ota").Status
+		return status.State == edgeapi.OTAStateSucceeded || status.State == edgeapi.OTAStateFailed ||
+			status.State == edgeapi.OTAStateRolledBack
+	})
+	if status.State != edgeapi.OTAStateSucceeded {
+		t.Errorf("%+v", status)
+	}
 }

@@ -95,6 +95,10 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Agent, err error) {
 	if err := cfg.checkHook(); err != nil {
 		return nil, err
 	}
+	// Hooks run in another working directory and get paths in the data folder.
+	if cfg.Data, err = filepath.Abs(cfg.Data); err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "data: the path %s cannot be made absolute", cfg.Data)
+	}
 	a := &Agent{
 		cfg:             cfg,
 		enrollmentToken: cfg.EnrollmentToken,
