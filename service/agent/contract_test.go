@@ -100,6 +100,7 @@ func TestEveryOperationAnswersAsTheContractSays(t *testing.T) {
 		{"POST", "/v1/events", `{"topic":"a/b","payload":"` + strings.Repeat("x", 2<<20) + `"}`, 413, `"too_large"`},
 		{"POST", "/v1/events/batch", `{"events":[{"topic":"t","payload":1},{"topic":"t","payload":"<&>"}]}`, 202, `[{`},
 		{"POST", "/v1/events/batch", `{"events":[{"topic":"t","payload":1},{"topic":"","payload":1}]}`, 400, `"field":"events.1.topic"`},
+		{"POST", "/v1/events/batch", `{"events":[null]}`, 400, `"field":"events.0.topic"`},
 		{"POST", "/v1/events/batch", `{"events":[]}`, 400, `"field":"events"`},
 		{"POST", "/v1/events/batch", many, 400, `"field":"events"`},
 		{"PUT", "/v1/devices/pump-1", `{"model":"P","labels":{"a":"b"},"extra":1}`, 202, ``},

@@ -72,7 +72,7 @@ type Outbox struct {
 	accepted, forwarded, dropped, refused prometheus.Counter
 }
 
-// acceptance holds the events of one call of Accept.
+// acceptance holds the events of one call of accept.
 type acceptance struct {
 	rows     []row
 	bytes    int64
@@ -131,20 +131,31 @@ func (o *Outbox) Added() <-chan struct{} { return o.added }
 
 // Accept stores 1 to MaxBatch events, all or none, and returns when they are on disk. Concurrent
 // calls share commits. If the outbox or the disk is full, the error is a fault of kind
-// StorageFailed.
+// StorageFailed. The fault of an invalid event names a field such as "events.0.topic".
 func (o *Outbox) Accept(ctx context.Context, events []Event) ([]Receipt, error) {
 	if len(events) == 0 || len(events) > MaxBatch {
 		return nil, fault.InvalidField("events", "must hold 1 to %d events", MaxBatch)
 	}
+	return o.accept(ctx, events, func(i int) string { return fmt.Sprintf("events.%d.", i) })
+}
+
+// AcceptOne is Accept for one event. The fault of an invalid event names a field such as "topic".
+func (o *Outbox) AcceptOne(ctx context.Context, e Event) (Receipt, error) {
+	receipts, err := o.accept(ctx, []Event{e}, func(int) string { return "" })
+	if err != nil {
+		return Receipt{}, err
+	}
+	return receipts[0], nil
+}
+
+// accept stores events. at returns the prefix of field names in an error about the event with this
+// index.
+func (o *Outbox) accept(ctx context.Context, events []Event, at func(i int) string) ([]Receipt, error) {
 	now := o.cfg.Now()
 	a := &acceptance{rows: make([]row, len(events))}
 	for i := range events {
 		e := &events[i]
-		at := ""
-		if len(events) > 1 {
-			at = fmt.Sprintf("events.%d.", i)
-		}
-		if err := e.check(at); err != nil {
+		if err := e.check(at(i)); err != nil {
 			return nil, err
 		}
 		r := row{id: e.ID, topic: e.Topic, payload: string(e.Payload), headers: "{}", at: e.Time}

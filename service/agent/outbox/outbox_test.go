@@ -605,9 +605,13 @@ func TestWhatTheControlPlaneWouldRefuseIsRefusedAtAcceptance(t *testing.T) {
 		"credentials":      {outbox.Event{Topic: "t", Payload: []byte("1"), Headers: map[string]string{"Authorization": "x"}}, "headers.Authorization"},
 		"year":             {outbox.Event{Topic: "t", Payload: []byte("1"), Time: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)}, "event_time"},
 	} {
-		_, err := b.Accept(t.Context(), []outbox.Event{c.event})
+		_, err := b.AcceptOne(t.Context(), c.event)
 		if f := fault.From(err); f == nil || f.Field != c.field || f.Kind != fault.Invalid && f.Kind != fault.TooLarge {
 			t.Errorf("%s: %v", name, err)
+		}
+		_, err = b.Accept(t.Context(), []outbox.Event{c.event})
+		if f := fault.From(err); f == nil || f.Field != "events.0."+c.field {
+			t.Errorf("%s in a batch of one: %v", name, err)
 		}
 		_, err = b.Accept(t.Context(), []outbox.Event{event("", 1), c.event})
 		if f := fault.From(err); f == nil || f.Field != "events.1."+c.field {
