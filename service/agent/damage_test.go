@@ -131,12 +131,17 @@ func TestAnAgentWhoseDatabaseIsMissingSaysSoUntilTheRecordOfItIsRemoved(t *testi
 			if err := lose(filepath.Join(s.cfg.Data, "agent.db")); err != nil {
 				t.Fatal(err)
 			}
+			var log bytes.Buffer
+			s.log = slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelError})
 			for range 2 { // the alert outlives a restart
 				s.start()
 				if st := s.status(); st.SiteId != id || !hasAlert(st, "database_missing") {
 					t.Errorf("%+v", st)
 				}
 				s.stop()
+			}
+			if !strings.Contains(log.String(), "the database was missing or empty") {
+				t.Errorf("the log of errors: %s", log.String())
 			}
 			var found bool
 			for _, c := range agent.Diagnose(t.Context(), s.cfg, time.Now) {

@@ -66,6 +66,7 @@ type Agent struct {
 	bodies *ration // memory for the bodies of requests
 
 	forwardError atomic.Pointer[string] // why events are not forwarded; empty if they are
+	syncError    atomic.Pointer[string] // why devices are not synchronized; empty if they are
 	// Only keepLink uses the fields below.
 	renewNotBefore time.Time
 	unknownSince   time.Time // since when heartbeats have been answered with 401; zero if they are not
@@ -113,6 +114,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Agent, err error) {
 	}
 	a.cfg.EnrollmentToken = ""
 	a.forwardError.Store(new(string))
+	a.syncError.Store(new(string))
 	if a.random == nil {
 		a.random = rand.Float64
 	}

@@ -121,6 +121,10 @@ func (a *Agent) alerts(s agentapi.Status) []agentapi.Alert {
 	if s.Outbox.LastError != "" && s.Outbox.Events > 0 {
 		add("not_forwarding", "Events are not passed on: %s", s.Outbox.LastError)
 	}
+	// Without a link, that is the reason, and nothing is late unless something waits.
+	if why := *a.syncError.Load(); why != "" && (s.Link.State == agentapi.LinkStateOnline || s.Twins.Pending > 0) {
+		add("devices_not_synced", "Devices are not synchronized with the control plane: %s", why)
+	}
 	if n := s.Outbox.SetAside; n > 0 {
 		add(
 			"events_refused",

@@ -44,11 +44,14 @@ func (a *Agent) syncDevices(ctx context.Context) {
 			err = a.tellDropped(ctx, s)
 		}
 		if err != nil {
+			text := explain(err)
+			a.syncError.Store(&text)
 			if !a.mishap(ctx, err, &retry, nil) {
 				return
 			}
 			continue
 		}
+		a.syncError.Store(new(string))
 		retry.Reset()
 		timer := time.NewTimer(max(0, pulled.again.Sub(a.now())))
 		select {
@@ -91,7 +94,7 @@ func (a *Agent) sendDevices(ctx context.Context, s *session) (registered bool, e
 			if err == nil && d.DeviceId != p.DeviceID {
 				err = answer.NewInvalid("it is about device %.128q, not %s", d.DeviceId, p.DeviceID)
 			}
-			return err
+			return ofDevice(p.DeviceID, "registration", err)
 		})
 		if err != nil {
 			return registered, err
@@ -126,7 +129,7 @@ func (a *Agent) sendDevices(ctx context.Context, s *session) (registered bool, e
 			if err == nil {
 				err = checkTwin(twin)
 			}
-			return err
+			return ofDevice(p.DeviceID, "patch", err)
 		})
 		if err != nil {
 			return registered, err
@@ -141,6 +144,15 @@ func (a *Agent) sendDevices(ctx context.Context, s *session) (registered bool, e
 			return registered, err
 		}
 	}
+}
+
+// ofDevice names the device in the error of an unbelievable response to a request about it.
+func ofDevice(device, request string, err error) error {
+	var invalid *answer.Invalid
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	return fmt.Errorf("%s of device %s: %w", request, device, err)
 }
 
 // tell makes one request. If the refusal is final, tell returns its text instead of an error.
