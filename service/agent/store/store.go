@@ -64,7 +64,11 @@ func openOrReplace(ctx context.Context, dir string, expected bool) (*DB, error) 
 	}
 	if errors.Is(err, errMissing) {
 		// The mark comes first: a new database that a crash left behind would look like the old one.
-		if err = markMissing(path); err == nil {
+		err = markMissing(path)
+		for err != nil && r.give() {
+			err = markMissing(path)
+		}
+		if err == nil {
 			d, err = open(ctx, path, false)
 		}
 	}
