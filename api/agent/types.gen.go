@@ -55,7 +55,7 @@ func (e OutboxWhenFull) Valid() bool {
 
 // Alert defines model for Alert.
 type Alert struct {
-	// Code A stable word for programs: `disk_full`, `database_damaged`, `events_refused`, `not_forwarding`, `not_synced`, `site_revoked`
+	// Code A stable word for programs: `disk_full`, `database_damaged`, `database_missing`, `events_refused`, `not_forwarding`, `devices_not_synced`, `site_revoked`
 	Code string `json:"code"`
 
 	// Message What is wrong and what to do

@@ -11,6 +11,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/config"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/text"
 )
 
 // EnvPrefix is the prefix of the agent's environment variables.
@@ -57,6 +58,9 @@ func (c Config) Validate() error {
 	if c.Name == "" || len(c.Name) > 128 {
 		return fault.InvalidField("name", "must have 1 to 128 bytes")
 	}
+	if err := text.Check("name", c.Name); err != nil {
+		return err
+	}
 	if c.Data == "" {
 		return fault.InvalidField("data", "is required")
 	}
@@ -66,6 +70,11 @@ func (c Config) Validate() error {
 	if c.OTAHook != "" && !filepath.IsAbs(c.OTAHook) {
 		return fault.InvalidField(
 			"ota-hook", "must be an absolute path, such as /usr/local/bin/update-device, not %q", c.OTAHook,
+		)
+	}
+	if c.PodmanSocket != "" && !filepath.IsAbs(c.PodmanSocket) {
+		return fault.InvalidField(
+			"podman-socket", "must be an absolute path, such as /run/podman/podman.sock, not %q", c.PodmanSocket,
 		)
 	}
 	if _, err := httpserve.ParseLogMode(c.AccessLog); err != nil {

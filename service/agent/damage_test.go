@@ -109,3 +109,66 @@ func TestAnAgentEndsWhenItsDatabaseTurnsOutToBeDamaged(t *testing.T) {
 		t.Error("no alert")
 	}
 }
+
+func TestAnAgentWhoseDatabaseIsMissingSaysSoUntilTheRecordOfItIsRemoved(t *testing.T) {
+	t.Parallel()
+	p := newPlane(t)
+	for name, lose := range map[string]func(path string) error{
+		"missing": os.Remove,
+		"empty":   func(path string) error { return os.Truncate(path, 0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, p.url).start()
+			s.online()
+			id := s.status().SiteId
+			s.stop()
+			s.start()
+			if hasAlert(s.status(), "database_missing") {
+				t.Error("an alert although the database was there")
+			}
+			s.stop()
+			if err := lose(filepath.Join(s.cfg.Data, "agent.db")); err != nil {
+				t.Fatal(err)
+			}
+			var log bytes.Buffer
+			s.log = slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelError})
+			for range 2 { // the alert outlives a restart
+				s.start()
+				if st := s.status(); st.SiteId != id || !hasAlert(st, "database_missing") {
+					t.Errorf("%+v", st)
+				}
+				s.stop()
+			}
+			if !strings.Contains(log.String(), "the database was missing or empty") {
+				t.Errorf("the log of errors: %s", log.String())
+			}
+			var found bool
+			for _, c := range agent.Diagnose(t.Context(), s.cfg, time.Now) {
+				found = found || c.Name == "database" && c.Verdict == agent.Warning && c.Next != ""
+			}
+			if !found {
+				t.Error("the doctor says nothing of it")
+			}
+			marks, err := filepath.Glob(filepath.Join(s.cfg.Data, "agent.db.missing-*"))
+			if err != nil || len(marks) != 1 {
+				t.Fatalf("%v, %v", marks, err)
+			}
+			if err := os.Remove(marks[0]); err != nil {
+				t.Fatal(err)
+			}
+			s.start()
+			if hasAlert(s.status(), "database_missing") {
+				t.Error("the alert is still there after the record was removed")
+			}
+		})
+	}
+}
+
+func TestAnAgentThatWasNeverEnrolledMissesNoDatabase(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "http://127.0.0.1:1").start()
+	if hasAlert(s.status(), "database_missing") {
+		t.Error("a new site has an alert")
+	}
+}

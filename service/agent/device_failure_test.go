@@ -59,7 +59,7 @@ func TestADeviceThatTheControlPlaneFailsForHoldsNoOtherUp(t *testing.T) {
 	eventually(t, "the status names the device, for its twin and for its update", func() bool {
 		named := 0
 		for _, alert := range s.status().Alerts {
-			if alert.Code == "not_synced" && strings.Contains(alert.Message, "device aaa: the server answered 500") {
+			if alert.Code == "devices_not_synced" && strings.Contains(alert.Message, " of device aaa: the server answered 500") {
 				named++
 			}
 		}

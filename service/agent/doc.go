@@ -5,6 +5,7 @@
 //
 //	service.go    New, Run and Serve: assembling the agent
 //	config.go     settings
+//	folder.go     check of the data folder
 //	identity.go   site ID, token, key and certificate, and the file that holds them
 //	enroll.go     enrollment, and renewal of the certificate
 //	client.go     requests to the control plane; answer/: checks of its responses

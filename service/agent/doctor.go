@@ -62,6 +62,11 @@ func Diagnose(ctx context.Context, cfg Config, now func() time.Time) []Check {
 		return checks
 	}
 	add("settings", Good, "", "fit together")
+	if err := checkFolder(cfg.Data); err != nil {
+		// The other checks would follow the link or wait for the pipe.
+		add("data folder", Problem, "move it away; the agent makes what belongs there by itself", "%v", err)
+		return checks
+	}
 	diagnoseFolder(cfg, add)
 	diagnoseDatabase(cfg, add)
 	diagnoseRunning(ctx, cfg, add)
@@ -119,15 +124,22 @@ func diagnoseFolder(cfg Config, add adder) {
 }
 
 func diagnoseDatabase(cfg Config, add adder) {
-	aside := store.SetAside(cfg.Data)
-	if len(aside) == 0 {
-		add("database", Good, "", "none was found damaged")
-		return
+	aside, missing := store.SetAside(cfg.Data), store.Missing(cfg.Data)
+	if len(aside) > 0 {
+		add(
+			"database", Warning, "rescue what it holds as the runbook says, or remove it",
+			"a damaged one was set aside: %s", strings.Join(aside, ", "),
+		)
 	}
-	add(
-		"database", Warning, "rescue what it holds as the runbook says, or remove it",
-		"a damaged one was set aside: %s", strings.Join(aside, ", "),
-	)
+	if len(missing) > 0 {
+		add(
+			"database", Warning, "find out what removed it, then remove the files that record it",
+			"it was missing or empty at a start, and what was not sent is lost: %s", strings.Join(missing, ", "),
+		)
+	}
+	if len(aside)+len(missing) == 0 {
+		add("database", Good, "", "none was found damaged or missing")
+	}
 }
 
 // diagnoseRunning adds the alerts of the running agent.
@@ -153,7 +165,7 @@ func diagnoseRunning(ctx context.Context, cfg Config, add adder) {
 		add("agent", Good, "", "runs, and is %s", s.Link.State)
 	default:
 		for _, alert := range s.Alerts {
-			if alert.Code != "database_damaged" { // an earlier check has reported it
+			if alert.Code != "database_damaged" && alert.Code != "database_missing" { // an earlier check has reported it
 				add("agent", Problem, "see `mainstay agent status` and the runbook", "%s", alert.Message)
 			}
 		}

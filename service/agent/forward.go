@@ -270,7 +270,7 @@ func (a *Agent) mishap(ctx context.Context, err error, retry *backoff.Backoff, e
 			"error",
 			explain(err),
 			"in",
-			wait.Round(time.Millisecond),
+			wait.Round(time.Millisecond).String(),
 		)
 	case errors.As(err, &noAnswer), errors.As(err, &refused):
 		a.log.Info(
@@ -278,10 +278,16 @@ func (a *Agent) mishap(ctx context.Context, err error, retry *backoff.Backoff, e
 			"error",
 			explain(err),
 			"in",
-			wait.Round(time.Millisecond),
+			wait.Round(time.Millisecond).String(),
 		)
 	default:
-		a.log.Error("the agent is in trouble itself; trying again", "error", err, "in", wait.Round(time.Millisecond))
+		a.log.Error(
+			"the agent is in trouble itself; trying again",
+			"error",
+			err,
+			"in",
+			wait.Round(time.Millisecond).String(),
+		)
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

@@ -139,6 +139,7 @@ type site struct {
 	cfg   agent.Config
 	now   func() time.Time
 	retry time.Duration // the shortest wait after a failed request; 0: as in production
+	log   slog.Handler
 	stop  func()
 	local *agentapi.Client
 	http  *http.Client
@@ -146,7 +147,7 @@ type site struct {
 
 func newSite(t testing.TB, server string, change ...func(*agent.Config)) *site {
 	t.Helper()
-	s := &site{t: t, now: time.Now}
+	s := &site{t: t, now: time.Now, log: slog.DiscardHandler}
 	if err := config.Load(&s.cfg, "AGENT_TEST", config.Sources{}); err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +162,7 @@ func newSite(t testing.TB, server string, change ...func(*agent.Config)) *site {
 func (s *site) start() *site {
 	s.t.Helper()
 	a, err := agent.New(s.t.Context(), s.cfg, agent.Deps{
-		Log:      slog.New(slog.DiscardHandler),
+		Log:      slog.New(s.log),
 		Registry: prometheus.NewRegistry(),
 		Now:      s.now,
 		RetryMin: s.retry,

@@ -89,7 +89,7 @@ func (a *Agent) keepLink(ctx context.Context) {
 		case id == nil, revoked:
 			wait = retry.Next(answer.RetryAfter(err))
 			a.link.set(a.link.current(), explain(err))
-			a.log.Warn("enrollment failed", "error", explain(err), "next_attempt_in", wait.Round(time.Millisecond))
+			a.log.Warn("enrollment failed", "error", explain(err), "next_attempt_in", wait.Round(time.Millisecond).String())
 		default:
 			wait = retry.Next(answer.RetryAfter(err))
 			a.goneOffline(err, wait)
@@ -129,7 +129,7 @@ func (a *Agent) goneOffline(err error, wait time.Duration) {
 	if _, online := a.link.online(); online {
 		a.log.Warn("the link is lost", "error", explain(err))
 	} else {
-		a.log.Debug("no link", "error", explain(err), "next_attempt_in", wait.Round(time.Millisecond))
+		a.log.Debug("no link", "error", explain(err), "next_attempt_in", wait.Round(time.Millisecond).String())
 	}
 	a.link.set(Offline, explain(err))
 }
@@ -170,17 +170,20 @@ func (a *Agent) beat(ctx context.Context, s *session) error {
 	received := a.now()
 	skew := reply.ServerTime.Sub(sent.Add(received.Sub(sent) / 2))
 	if before := a.link.clockSkew(); skew.Abs() > notableSkew && (before == nil || before.Abs() <= notableSkew) {
-		a.log.Warn("this machine's clock and the control plane's differ", "server_is_ahead_by", skew.Round(time.Second))
+		a.log.Warn(
+			"this machine's clock and the control plane's differ", "server_is_ahead_by",
+			skew.Round(time.Second).String(),
+		)
 	}
 	interval := heartbeatInterval(reply.HeartbeatIntervalSeconds)
 	if _, online := a.link.online(); !online {
-		a.log.Info("online", "site", s.site(), "heartbeat_every", interval)
+		a.log.Info("online", "site", s.site(), "heartbeat_every", interval.String())
 	}
 	a.link.answered(s, interval, skew, reply.DesiredRevision)
 	if (reply.RenewCertificate || s.id.renewalDue(a.serverNow())) && a.now().After(a.renewNotBefore) {
 		a.renewNotBefore = a.now().Add(renewRetry)
 		if err := a.renew(ctx, s); err != nil {
-			a.log.Warn("the certificate was not renewed", "error", explain(err), "next_attempt_in", renewRetry)
+			a.log.Warn("the certificate was not renewed", "error", explain(err), "next_attempt_in", renewRetry.String())
 		}
 	}
 	return nil

@@ -147,11 +147,11 @@ func event(e agentapi.EventInput) outbox.Event {
 func (l local) SendEvent(
 	ctx context.Context, req agentapi.SendEventRequestObject,
 ) (agentapi.SendEventResponseObject, error) {
-	receipts, err := l.a.outbox.Accept(ctx, []outbox.Event{event(*req.Body)})
+	r, err := l.a.outbox.AcceptOne(ctx, event(*req.Body))
 	if err != nil {
 		return nil, err
 	}
-	return agentapi.SendEvent202JSONResponse{EventId: receipts[0].EventID, Duplicate: receipts[0].Duplicate}, nil
+	return agentapi.SendEvent202JSONResponse{EventId: r.EventID, Duplicate: r.Duplicate}, nil
 }
 
 // SendEvents accepts several events, all or none.

@@ -113,6 +113,8 @@ func (id *Identity) renewalDue(now time.Time) bool {
 	return !now.Before(leaf.NotBefore.Add(leaf.NotAfter.Sub(leaf.NotBefore) / 3 * 2))
 }
 
+const identityFile = "identity.json"
+
 // keeper holds the identity in memory and in its file.
 type keeper struct {
 	path string
@@ -123,7 +125,7 @@ type keeper struct {
 
 // openKeeper reads the identity if there is one.
 func openKeeper(data string) (*keeper, error) {
-	k := &keeper{path: filepath.Join(data, "identity.json")}
+	k := &keeper{path: filepath.Join(data, identityFile)}
 	text, err := os.ReadFile(k.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return k, nil

@@ -1,7 +1,10 @@
 package agent_test
 
 import (
+	"bytes"
 	"fmt"
+	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -197,4 +200,54 @@ func TestNoRequestBelievesAnAnswerThatIsNotAsTheContractSays(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestDurationsInTheLogAreReadable(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, newPlane(t).url)
+	var out bytes.Buffer
+	s.log = slog.NewJSONHandler(&out, nil)
+	s.start().online()
+	s.stop()
+	if !strings.Contains(out.String(), `"heartbeat_every":"1s"`) {
+		t.Errorf("the log: %s", out.String())
+	}
+}
+
+func TestTheStatusSaysWhyDevicesAreNotPassedOn(t *testing.T) {
+	t.Parallel()
+	p := newPlane(t)
+	var honest atomic.Bool
+	tamper := func(w http.ResponseWriter, r *http.Request) bool {
+		if honest.Load() || !strings.HasSuffix(r.URL.Path, "/devices/register") {
+			return false
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"device_id":"pump"}`) // a client that left
+		return true
+	}
+	p.tamper.Store(&tamper)
+	s := newSite(t, p.url).start()
+	if _, err := rest.Read(s.local.RegisterDevice(t.Context(), "pump", agentapi.DeviceInput{})); err != nil {
+		t.Fatal(err)
+	}
+	var message string
+	eventually(t, "an alert", func() bool {
+		for _, a := range s.status().Alerts {
+			if a.Code == "devices_not_synced" {
+				message = a.Message
+			}
+		}
+		return message != ""
+	})
+	for _, part := range []string{"pump", "firmware_version is missing"} {
+		if !strings.Contains(message, part) {
+			t.Errorf("%q does not name %s", message, part)
+		}
+	}
+	honest.Store(true)
+	eventually(t, "the device is passed on", func() bool {
+		st := s.status()
+		return st.Twins.Pending == 0 && !hasAlert(st, "devices_not_synced")
+	})
 }

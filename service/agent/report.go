@@ -38,7 +38,7 @@ func (a *Agent) reportUpdates(ctx context.Context) {
 				}
 				continue
 			}
-			err = ofDevice(report.DeviceID, err)
+			err = ofDevice(report.DeviceID, "update report", err)
 			failed, failing = cmp.Or(failed, err), append(failing, report.DeviceID)
 			if isDevices(err) && len(failing) < maxFailing {
 				continue // with the reports of other devices

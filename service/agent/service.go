@@ -97,6 +97,10 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Agent, err error) {
 	if err := cfg.checkHook(); err != nil {
 		return nil, err
 	}
+	// Hooks run in another working directory and get paths in the data folder.
+	if cfg.Data, err = filepath.Abs(cfg.Data); err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "data: the path %s cannot be made absolute", cfg.Data)
+	}
 	a := &Agent{
 		cfg:             cfg,
 		enrollmentToken: cfg.EnrollmentToken,
@@ -122,8 +126,15 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Agent, err error) {
 	if err := os.MkdirAll(cfg.Data, 0o750); err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "data: cannot make the folder %s", cfg.Data)
 	}
+	if err := checkFolder(cfg.Data); err != nil {
+		return nil, err
+	}
 	// Open the database first: its lock keeps other agents out of the folder.
-	if a.db, err = store.Open(ctx, cfg.Data); err != nil {
+	open := store.Open
+	if _, err := os.Lstat(filepath.Join(cfg.Data, identityFile)); err == nil {
+		open = store.Reopen // an enrolled site has had a database
+	}
+	if a.db, err = open(ctx, cfg.Data); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -133,6 +144,9 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Agent, err error) {
 	}()
 	for _, path := range store.SetAside(cfg.Data) {
 		a.log.Error("a damaged database was set aside; it may hold events that were not sent", "path", path)
+	}
+	for _, path := range store.Missing(cfg.Data) {
+		a.log.Error("the database was missing or empty; events in it that were not sent are lost", "recorded_in", path)
 	}
 	if err := a.openIdentity(); err != nil {
 		return nil, err

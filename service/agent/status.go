@@ -96,6 +96,14 @@ func (a *Agent) alerts(s agentapi.Status) []agentapi.Alert {
 			path,
 		)
 	}
+	for _, path := range store.Missing(a.cfg.Data) {
+		add(
+			"database_missing",
+			"The database was missing or empty at a start, and the agent made a new one. Events and states that were not "+
+				"sent are lost. Remove %s when you have seen this.",
+			path,
+		)
+	}
 	if a.db.Tight() {
 		add(
 			"disk_full",
@@ -113,12 +121,13 @@ func (a *Agent) alerts(s agentapi.Status) []agentapi.Alert {
 	if s.Outbox.LastError != "" && s.Outbox.Events > 0 {
 		add("not_forwarding", "Events are not passed on: %s", s.Outbox.LastError)
 	}
-	if s.Link.State == agentapi.LinkStateOnline {
-		for _, reason := range []string{*a.syncError.Load(), *a.reportError.Load()} {
-			if reason != "" {
-				add("not_synced", "Not everything is in step with the control plane: %s", reason)
-			}
-		}
+	// Without a link, that is the reason, and nothing is late unless something waits.
+	online := s.Link.State == agentapi.LinkStateOnline
+	if why := *a.syncError.Load(); why != "" && (online || s.Twins.Pending > 0) {
+		add("devices_not_synced", "Devices are not synchronized with the control plane: %s", why)
+	}
+	if why := *a.reportError.Load(); why != "" && online {
+		add("devices_not_synced", "Updates are not reported to the control plane: %s", why)
 	}
 	if n := s.Outbox.SetAside; n > 0 {
 		add(

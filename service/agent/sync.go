@@ -61,6 +61,7 @@ func (a *Agent) syncDevices(ctx context.Context) {
 			}
 			continue
 		}
+		a.syncError.Store(new(string))
 		retry.Reset()
 		timer := time.NewTimer(max(0, pulled.again.Sub(a.now())))
 		select {
@@ -77,25 +78,28 @@ func (a *Agent) syncDevices(ctx context.Context) {
 
 // deviceError is the failure of a request about one device. Other devices may have better luck.
 type deviceError struct {
-	device string
-	err    error
+	device, purpose string
+	err             error
 }
 
-func (e *deviceError) Error() string { return "device " + e.device + ": " + e.err.Error() }
+func (e *deviceError) Error() string {
+	return e.purpose + " of device " + e.device + ": " + e.err.Error()
+}
 func (e *deviceError) Unwrap() error { return e.err }
 
 // maxFailing is how many devices may fail in one pass before the failure counts as general.
 const maxFailing = 32
 
-// ofDevice names the device in the error of a request about it. It returns a deviceError if only
-// that device may be affected: the control plane failed, or its answer is not believed.
-func ofDevice(device string, err error) error {
+// ofDevice names the device and the purpose in the error of a request about it. It returns a
+// deviceError if only that device may be affected: the control plane failed, or its answer is not
+// believed.
+func ofDevice(device, purpose string, err error) error {
 	var refused *answer.Refusal
 	var invalid *answer.Invalid
 	if errors.As(err, &invalid) || errors.As(err, &refused) && refused.Status == http.StatusInternalServerError {
-		return &deviceError{device, err}
+		return &deviceError{device, purpose, err}
 	}
-	return fmt.Errorf("device %s: %w", device, err)
+	return fmt.Errorf("%s of device %s: %w", purpose, device, err)
 }
 
 func isDevices(err error) bool {
@@ -151,7 +155,7 @@ func (a *Agent) sendDevices(ctx context.Context, s *session) (registered bool, e
 			return err
 		})
 		if err != nil {
-			if err = ofDevice(p.DeviceID, err); skip(err) {
+			if err = ofDevice(p.DeviceID, "registration", err); skip(err) {
 				continue
 			}
 			return registered, err
@@ -189,7 +193,7 @@ func (a *Agent) sendDevices(ctx context.Context, s *session) (registered bool, e
 			return err
 		})
 		if err != nil {
-			if err = ofDevice(p.DeviceID, err); skip(err) {
+			if err = ofDevice(p.DeviceID, "reported state", err); skip(err) {
 				continue
 			}
 			return registered, err

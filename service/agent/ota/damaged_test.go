@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/transfer"
 )
 
@@ -92,6 +93,29 @@ func TestOnlyTheKeyOtaIsAnUpdate(t *testing.T) {
 		w, err := ParseTwin("pump", json.RawMessage(c.desired), json.RawMessage(c.reported))
 		if err != nil || (w.Request != nil) != c.wanted {
 			t.Errorf("%s, %s: %+v, %v", c.desired, c.reported, w.Request, err)
+		}
+	}
+}
+
+func TestARequestThatNoHookCouldBeToldOfIsRefusedByItsField(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ id, version, field string }{
+		{`r`, `2`, ""},
+		{`r\u0000`, `2`, "desired.ota.request_id"},
+		{`r\n`, `2`, "desired.ota.request_id"},
+		{`r`, `2\u0000`, "desired.ota.version"},
+	} {
+		desired := `{"ota":{"request_id":"` + c.id + `","version":"` + c.version + `","url":"https://x/fw","sha256":"` +
+			strings.Repeat("a", 64) + `"}}`
+		w, err := ParseTwin("pump", json.RawMessage(desired), json.RawMessage(`{}`))
+		if c.field == "" {
+			if err != nil || w.Request == nil {
+				t.Errorf("%s: %v", desired, err)
+			}
+			continue
+		}
+		if f := fault.From(err); w.Request != nil || f == nil || f.Field != c.field {
+			t.Errorf("%s: %+v, %v", desired, w.Request, err)
 		}
 	}
 }

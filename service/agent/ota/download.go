@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -63,7 +65,13 @@ func (m *Manager) download(ctx context.Context, u *Update) (Outcome, string, err
 		case errors.As(err, &unfit):
 			return Broken, clean(unfit.Reason), file.DropPart()
 		}
-		m.cfg.Log.Info("the download continues later", "device", u.DeviceID, "request", u.RequestID, "error", err)
+		why := reason(err)
+		m.cfg.Log.Info("the download continues later", "device", u.DeviceID, "request", u.RequestID, "error", why)
+		if message := clean("the download is tried again: " + why); message != u.Message {
+			if err := m.progress(ctx, u, u.Progress, message); err != nil {
+				m.cfg.Log.Warn("why a download waits could not be stored", "device", u.DeviceID, "error", err)
+			}
+		}
 		if file.PartSize() > before {
 			retry.Reset() // it made progress
 		}
@@ -72,10 +80,26 @@ func (m *Manager) download(ctx context.Context, u *Update) (Outcome, string, err
 				return Done, "", ctx.Err()
 			}
 			return Broken, clean(
-				fmt.Sprintf("not downloaded within %s: %v", m.cfg.DownloadTimeout, err),
+				fmt.Sprintf("not downloaded within %s: %s", m.cfg.DownloadTimeout, why),
 			), file.DropPart()
 		}
 	}
+}
+
+var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+
+// reason describes the error of an attempt. Of URLs it shows only the host, since the rest can hold
+// credentials. Errors of package http quote URLs, and parts of them.
+func reason(err error) string {
+	var request *url.Error
+	if !errors.As(err, &request) {
+		return err.Error()
+	}
+	text := quoted.ReplaceAllString(request.Err.Error(), `"..."`)
+	if u, err := url.Parse(request.URL); err == nil {
+		text = u.Host + ": " + text
+	}
+	return text
 }
 
 // artifactLock is held while a device downloads or removes an artifact.
@@ -115,15 +139,18 @@ func (m *Manager) fetch(ctx context.Context, u *Update, file *transfer.File) (tr
 	fetcher, told := transfer.Fetcher{Client: m.cfg.Client, Now: m.cfg.Now}, m.cfg.Now()
 	return fetcher.Fetch(ctx, file, func(done, total int64) error {
 		now := m.cfg.Now()
-		if total <= 0 || now.Sub(told) < progressPeriod {
+		if now.Sub(told) < progressPeriod {
 			return nil
 		}
 		told = now
-		percent := int(min(99, done*100/total))
-		if percent == u.Progress {
+		percent := u.Progress
+		if total > 0 {
+			percent = int(min(99, done*100/total))
+		}
+		if percent == u.Progress && u.Message == "" {
 			return nil
 		}
-		return m.progress(ctx, u, percent)
+		return m.progress(ctx, u, percent, "")
 	})
 }
 

@@ -349,6 +349,76 @@ func TestADownloadGoesOnWhereItBrokeOff(t *testing.T) {
 	}
 }
 
+func TestWhyADownloadIsTriedAgainIsToldWithoutTheSecretsOfItsURL(t *testing.T) {
+	t.Parallel()
+	content := []byte("firmware")
+	for name, c := range map[string]struct {
+		fail http.HandlerFunc
+		why  string
+	}{
+		"server error": {
+			func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+			"the server answered 500",
+		},
+		"no connection": {
+			func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, ": EOF",
+		},
+		"redirect loop": {
+			func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, "http://hunter:hunter2@"+r.Host+"/hunter3?token=hunter4", http.StatusFound)
+			}, "stopped after 10 redirects",
+		},
+		"bad redirect": {
+			func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Location", `http://hunter:hunter2/3@x/" ?token=hunter4`)
+				w.WriteHeader(http.StatusFound)
+			}, "failed to parse Location header",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var mended atomic.Bool
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if !mended.Load() {
+					c.fail(w, r)
+					return
+				}
+				_, _ = w.Write(content) // a client that left
+			}))
+			t.Cleanup(server.Close)
+			s := newSite(t, "exit 0", nil)
+			s.ask(s.want(
+				"pump", "r1", strings.Replace(server.URL, "//", "//hunter:hunter2@", 1)+"/f?token=hunter4", content,
+			))
+			var r *Report
+			for r == nil || r.Message == "" {
+				select {
+				case <-s.Reported():
+				case <-time.After(time.Minute):
+					t.Fatal("no reason is reported")
+				}
+				var err error
+				if r, err = s.NextReport(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			listed, err := s.List(t.Context(), "", 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, message := range []string{r.Message, listed[0].Message} {
+				if !strings.Contains(message, c.why) || strings.Contains(message, "hunter") || r.State != Downloading {
+					t.Errorf("%s: %q", r.State, message)
+				}
+			}
+			mended.Store(true)
+			if states, message := s.told("r1"); !slices.Equal(states, smooth) || message != "" {
+				t.Errorf("%v %q", states, message)
+			}
+		})
+	}
+}
+
 // breaking lets through so many bytes.
 type breaking struct {
 	http.ResponseWriter

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/text"
 )
 
 // Request is a request to update a device.
@@ -51,6 +52,8 @@ func ParseTwin(device string, desired, reported json.RawMessage) (Wanted, error)
 	switch {
 	case request.RequestID == "" || len(request.RequestID) > 64:
 		return w, fault.InvalidField("desired.ota.request_id", "must have 1 to 64 bytes")
+	case text.Check("desired.ota.request_id", request.RequestID) != nil:
+		return w, text.Check("desired.ota.request_id", request.RequestID)
 	case !sha256Text.MatchString(request.SHA256):
 		return w, fault.InvalidField("desired.ota.sha256", "must be 64 hexadecimal digits")
 	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":

@@ -100,32 +100,34 @@ func addReport(ctx context.Context, tx *db.Tx, r Report) error {
 	return err
 }
 
-// progress stores the progress of a download. It changes a report of the download that is still
-// waiting, so that reports do not pile up while there is no link.
-func (m *Manager) progress(ctx context.Context, u *Update, percent int) error {
+// progress stores the progress of a download, and why its last attempt failed; the message is empty
+// if it is making progress. It changes a report of the download that is still waiting, so that
+// reports do not pile up while there is no link.
+func (m *Manager) progress(ctx context.Context, u *Update, percent int, message string) error {
 	err := m.cfg.DB.Update(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(
 			ctx,
-			"UPDATE updates SET progress = ?, updated_at = ? WHERE device_id = ? AND request_id = ? AND phase = 'downloading'",
-			percent, db.At(m.cfg.Now()), u.DeviceID, u.RequestID,
+			"UPDATE updates SET progress = ?, message = ?, updated_at = ? WHERE device_id = ? AND request_id = ? AND phase = 'downloading'",
+			percent, message, db.At(m.cfg.Now()), u.DeviceID, u.RequestID,
 		)
 		if err != nil || n == 0 {
 			return err
 		}
 		n, err = tx.Exec(
 			ctx,
-			"UPDATE update_reports SET progress = ? WHERE device_id = ? AND request_id = ? AND state = 'downloading'",
-			percent, u.DeviceID, u.RequestID,
+			"UPDATE update_reports SET progress = ?, message = ? WHERE device_id = ? AND request_id = ? AND state = 'downloading'",
+			percent, message, u.DeviceID, u.RequestID,
 		)
 		if err != nil || n > 0 {
 			return err
 		}
 		return addReport(
-			ctx, tx, Report{DeviceID: u.DeviceID, RequestID: u.RequestID, State: Downloading, Progress: percent},
+			ctx, tx,
+			Report{DeviceID: u.DeviceID, RequestID: u.RequestID, State: Downloading, Progress: percent, Message: message},
 		)
 	})
 	if err == nil {
-		u.Progress = percent
+		u.Progress, u.Message = percent, message
 		m.nudge(m.reported)
 	}
 	return err
@@ -155,8 +157,10 @@ func (m *Manager) Told(ctx context.Context, r *Report, unwanted bool) error {
 		if unwanted {
 			return m.stopIn(ctx, tx, r.DeviceID, r.RequestID)
 		}
-		// If the progress has changed since, the report is sent again.
-		_, err := tx.Exec(ctx, "DELETE FROM update_reports WHERE seq = ? AND progress = ?", r.Seq, r.Progress)
+		// If the progress or the message has changed since, the report is sent again.
+		_, err := tx.Exec(
+			ctx, "DELETE FROM update_reports WHERE seq = ? AND progress = ? AND message = ?", r.Seq, r.Progress, r.Message,
+		)
 		return err
 	})
 	if err == nil && unwanted {

@@ -9,8 +9,9 @@
 //
 //   - When Accept returns, the events are on disk. They stay there until one of the above happens.
 //   - Events are read in the order of their acceptance.
-//   - An event ID is stored only once. As long as it is stored, accepting it again reports a
-//     duplicate; later, the control plane recognizes duplicates.
+//   - An event ID is stored only once, whether it waits or is set aside. As long as it is stored,
+//     accepting it again reports a duplicate and changes nothing; later, the control plane
+//     recognizes duplicates.
 //   - The total size of the events never exceeds the limit, even after a crash: it is updated in
 //     the same transactions as the events.
 package outbox
@@ -71,7 +72,7 @@ type Outbox struct {
 	accepted, forwarded, dropped, refused prometheus.Counter
 }
 
-// acceptance holds the events of one call of Accept.
+// acceptance holds the events of one call of accept.
 type acceptance struct {
 	rows     []row
 	bytes    int64
@@ -130,20 +131,31 @@ func (o *Outbox) Added() <-chan struct{} { return o.added }
 
 // Accept stores 1 to MaxBatch events, all or none, and returns when they are on disk. Concurrent
 // calls share commits. If the outbox or the disk is full, the error is a fault of kind
-// StorageFailed.
+// StorageFailed. The fault of an invalid event names a field such as "events.0.topic".
 func (o *Outbox) Accept(ctx context.Context, events []Event) ([]Receipt, error) {
 	if len(events) == 0 || len(events) > MaxBatch {
 		return nil, fault.InvalidField("events", "must hold 1 to %d events", MaxBatch)
 	}
+	return o.accept(ctx, events, func(i int) string { return fmt.Sprintf("events.%d.", i) })
+}
+
+// AcceptOne is Accept for one event. The fault of an invalid event names a field such as "topic".
+func (o *Outbox) AcceptOne(ctx context.Context, e Event) (Receipt, error) {
+	receipts, err := o.accept(ctx, []Event{e}, func(int) string { return "" })
+	if err != nil {
+		return Receipt{}, err
+	}
+	return receipts[0], nil
+}
+
+// accept stores events. at returns the prefix of field names in an error about the event with this
+// index.
+func (o *Outbox) accept(ctx context.Context, events []Event, at func(i int) string) ([]Receipt, error) {
 	now := o.cfg.Now()
 	a := &acceptance{rows: make([]row, len(events))}
 	for i := range events {
 		e := &events[i]
-		at := ""
-		if len(events) > 1 {
-			at = fmt.Sprintf("events.%d.", i)
-		}
-		if err := e.check(at); err != nil {
+		if err := e.check(at(i)); err != nil {
 			return nil, err
 		}
 		r := row{id: e.ID, topic: e.Topic, payload: string(e.Payload), headers: "{}", at: e.Time}
@@ -200,7 +212,7 @@ func (o *Outbox) write(ctx context.Context, tx *db.Tx, items []*acceptance) ([]e
 	results := make([]error, len(items))
 	for i, a := range items {
 		dropped, freed, err := o.makeRoom(ctx, tx, a, bytes)
-		if errors.Is(err, errFull) {
+		if noRoom(err) {
 			results[i] = err
 			continue
 		}
@@ -213,7 +225,8 @@ func (o *Outbox) write(ctx context.Context, tx *db.Tx, items []*acceptance) ([]e
 		for j, r := range a.rows {
 			n, err := tx.Exec(
 				ctx,
-				`INSERT INTO outbox (event_id, topic, payload, headers, event_time, accepted_at, bytes) VALUES (?, ?, ?, ?, ?, ?, ?)
+				`INSERT INTO outbox (event_id, topic, payload, headers, event_time, accepted_at, bytes)
+				SELECT ?, ?, ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM refused_events WHERE event_id = ? AND whole)
 				ON CONFLICT (event_id) DO NOTHING`,
 				r.id,
 				r.topic,
@@ -222,6 +235,7 @@ func (o *Outbox) write(ctx context.Context, tx *db.Tx, items []*acceptance) ([]e
 				r.at.UnixMicro(),
 				now,
 				r.bytes,
+				r.id,
 			)
 			if err != nil {
 				return nil, err
@@ -249,8 +263,26 @@ var errFull = fault.New(
 	"the outbox is full; nothing was stored. Events go out when there is a link; --outbox-max-size makes more room",
 ).WithCode("outbox_full")
 
-// makeRoom drops the oldest events until a's new ones fit beside bytes. It returns errFull if they do
-// not fit and dropping is not configured or would not be enough; then nothing was dropped.
+// errTooSmall is the error for events that would not fit into an empty outbox either.
+func errTooSmall(bytes, limit int64) error {
+	return fault.New(
+		fault.StorageFailed,
+		"events of %d bytes never fit into an outbox of %d bytes; nothing was stored. "+
+			"Send fewer or smaller events at once, or raise --outbox-max-size", bytes, limit,
+	).WithCode(codeTooSmall)
+}
+
+const codeTooSmall = "outbox_too_small"
+
+// noRoom reports whether err is errFull or an errTooSmall.
+func noRoom(err error) bool {
+	var f *fault.Error
+	return errors.As(err, &f) && (f.Code == errFull.Code || f.Code == codeTooSmall)
+}
+
+// makeRoom drops the oldest events until a's new ones fit beside bytes. It returns errFull or
+// errTooSmall if they do not fit and dropping is not configured or would not be enough; then
+// nothing was dropped.
 func (o *Outbox) makeRoom(
 	ctx context.Context, tx *db.Tx, a *acceptance, bytes int64,
 ) (dropped, freed int64, err error) {
@@ -264,7 +296,10 @@ func (o *Outbox) makeRoom(
 		if err != nil || added == 0 || need <= 0 {
 			return dropped, freed, err
 		}
-		if !o.cfg.DropOldest || a.bytes > o.cfg.MaxBytes {
+		if a.bytes > o.cfg.MaxBytes {
+			return 0, 0, errTooSmall(a.bytes, o.cfg.MaxBytes)
+		}
+		if !o.cfg.DropOldest {
 			return 0, 0, errFull
 		}
 		n, more, err := dropOldest(ctx, tx, need)
@@ -275,7 +310,7 @@ func (o *Outbox) makeRoom(
 	}
 }
 
-// newBytes returns the size of the events of a that are not stored yet.
+// newBytes returns the size of the events of a that neither wait nor are set aside yet.
 func newBytes(ctx context.Context, q db.Querier, a *acceptance) (int64, error) {
 	sizes := make(map[string]int64, len(a.rows))
 	ids := make([]string, len(a.rows))
@@ -284,7 +319,10 @@ func newBytes(ctx context.Context, q db.Querier, a *acceptance) (int64, error) {
 			sizes[r.id] = r.bytes
 		}
 	}
-	query, args, err := db.In("SELECT event_id FROM outbox WHERE event_id IN (?)", ids)
+	query, args, err := db.In(
+		`SELECT event_id FROM outbox WHERE event_id IN (?)
+		UNION SELECT event_id FROM refused_events WHERE event_id IN (?) AND whole`, ids, ids,
+	)
 	if err != nil {
 		return 0, err
 	}

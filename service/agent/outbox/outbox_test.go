@@ -222,8 +222,36 @@ func TestAFullOutboxRefusesUntilThereIsRoomAndLosesNothing(t *testing.T) {
 	if _, err := b.Accept(t.Context(), []outbox.Event{event("late", 10<<10)}); err != nil {
 		t.Errorf("with room again: %v", err)
 	}
-	if _, err := b.Accept(t.Context(), []outbox.Event{event("huge", 200<<10)}); !fault.Is(err, fault.StorageFailed) {
-		t.Errorf("an event larger than the outbox: %v", err)
+}
+
+func TestEventsThatNeverFitAreRefusedWithTheirSizeTheLimitAndItsSetting(t *testing.T) {
+	t.Parallel()
+	for _, drop := range []bool{false, true} {
+		t.Run(fmt.Sprintf("drop=%t", drop), func(t *testing.T) {
+			t.Parallel()
+			b := open(t, 100<<10, drop)
+			if _, err := b.Accept(t.Context(), []outbox.Event{event("stored", 10<<10)}); err != nil {
+				t.Fatal(err)
+			}
+			for size, events := range map[string][]outbox.Event{
+				"204937": {event("huge", 200<<10)},
+				"123148": {event("a", 60<<10), event("b", 60<<10)},
+			} {
+				_, err := b.Accept(t.Context(), events)
+				f := fault.From(err)
+				if f.Kind != fault.StorageFailed || f.Code != "outbox_too_small" {
+					t.Fatalf("%v", err)
+				}
+				for _, part := range []string{size, "102400", "--outbox-max-size"} {
+					if !strings.Contains(f.Message, part) {
+						t.Errorf("%q does not name %s", f.Message, part)
+					}
+				}
+			}
+			if got := b.ids(); !slices.Equal(got, []string{"stored"}) {
+				t.Errorf("stored: %v", got)
+			}
+		})
 	}
 }
 
@@ -440,6 +468,90 @@ func TestARefusedEventIsSentAgainOrDiscardedAsAPersonSays(t *testing.T) {
 	}
 }
 
+func TestAnIDThatIsRepeatedWhileItsEventIsSetAsideIsADuplicateAndChangesNothing(t *testing.T) {
+	t.Parallel()
+	for _, drop := range []bool{false, true} {
+		t.Run(fmt.Sprintf("drop=%t", drop), func(t *testing.T) {
+			t.Parallel()
+			b := open(t, 100<<10, drop)
+			b.refuse("again", "no", 10)
+			var stored []string
+			for i := range 9 { // the outbox is full, so the repeated event gets no room either
+				id := fmt.Sprintf("e%d", i)
+				if _, err := b.Accept(t.Context(), []outbox.Event{event(id, 10<<10)}); err != nil {
+					t.Fatal(err)
+				}
+				stored = append(stored, id)
+			}
+			for _, batch := range [][]outbox.Event{
+				{event("again", 10<<10)}, {event("again", 10<<10), event("e8", 10<<10)},
+			} {
+				receipts, err := b.Accept(t.Context(), batch)
+				if err != nil || !receipts[0].Duplicate {
+					t.Fatalf("%+v, %v", receipts, err)
+				}
+			}
+			if got := b.ids(); !slices.Equal(got, stored) {
+				t.Errorf("stored %v, want %v", got, stored)
+			}
+			if s := b.stats(); s.SetAside != 1 || s.LastRefused[0].Bytes > 1<<10 || s.Dropped != 0 {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// Older versions accepted the id of an event that was set aside, so both can be in a data folder.
+func TestRetryAndASecondRefusalDropNoEventOfAnIDThatIsStoredTwice(t *testing.T) {
+	t.Parallel()
+	b := open(t, 1<<20, false)
+	b.refuse("twice", "first", 1)
+	b.close()
+	d, err := store.Open(t.Context(), b.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = d.Update(t.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(t.Context(), `INSERT INTO outbox
+			(event_id, topic, payload, headers, event_time, accepted_at, bytes) VALUES ('twice', 't', '"second"', '{}', 1, 1, 1)`)
+		return err
+	})
+	if err := errors.Join(err, d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	b.open()
+	for _, ids := range [][]string{nil, {"twice"}} {
+		if n, err := b.Retry(t.Context(), ids); n != 0 || err != nil || b.stats().SetAside != 1 {
+			t.Errorf("%v: %d moved, %v, %+v", ids, n, err, b.stats())
+		}
+	}
+	waiting, err := b.Next(t.Context(), 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Refuse(t.Context(), waiting[0], "second"); err != nil {
+		t.Fatal(err)
+	}
+	if s := b.stats(); s.SetAside != 2 {
+		t.Errorf("after the second refusal: %+v", s)
+	}
+	for left := int64(1); left >= 0; left-- { // one after the other, since only one of them can wait
+		if n, err := b.Retry(t.Context(), nil); n != 1 || err != nil || b.stats().SetAside != left {
+			t.Errorf("%d moved, %v, %+v", n, err, b.stats())
+		}
+		waiting, err := b.Next(t.Context(), 1, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Acknowledge(t.Context(), waiting); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := b.stats(); s.Forwarded != 2 {
+		t.Errorf("%+v", s)
+	}
+}
+
 func TestWhatAnOlderVersionKeptOfRefusedEventsIsShownButNotSent(t *testing.T) {
 	t.Parallel()
 	b := open(t, 1<<20, false)
@@ -493,9 +605,13 @@ func TestWhatTheControlPlaneWouldRefuseIsRefusedAtAcceptance(t *testing.T) {
 		"credentials":      {outbox.Event{Topic: "t", Payload: []byte("1"), Headers: map[string]string{"Authorization": "x"}}, "headers.Authorization"},
 		"year":             {outbox.Event{Topic: "t", Payload: []byte("1"), Time: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)}, "event_time"},
 	} {
-		_, err := b.Accept(t.Context(), []outbox.Event{c.event})
+		_, err := b.AcceptOne(t.Context(), c.event)
 		if f := fault.From(err); f == nil || f.Field != c.field || f.Kind != fault.Invalid && f.Kind != fault.TooLarge {
 			t.Errorf("%s: %v", name, err)
+		}
+		_, err = b.Accept(t.Context(), []outbox.Event{c.event})
+		if f := fault.From(err); f == nil || f.Field != "events.0."+c.field {
+			t.Errorf("%s in a batch of one: %v", name, err)
 		}
 		_, err = b.Accept(t.Context(), []outbox.Event{event("", 1), c.event})
 		if f := fault.From(err); f == nil || f.Field != "events.1."+c.field {

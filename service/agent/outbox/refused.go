@@ -33,7 +33,10 @@ func (o *Outbox) Refuse(ctx context.Context, e Stored, reason string) error {
 		if err != nil || there == 0 { // it was dropped in the meantime
 			return err
 		}
-		if _, err := tx.Exec(ctx, "DELETE FROM refused_events WHERE event_id = ?", e.EventID); err != nil {
+		// The event replaces the beginning of it that an older version of the agent has kept.
+		if _, err := tx.Exec(
+			ctx, "DELETE FROM refused_events WHERE event_id = ? AND NOT whole", e.EventID,
+		); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(
@@ -98,7 +101,8 @@ func (o *Outbox) Refused(ctx context.Context, before int64, limit int) ([]Refuse
 }
 
 // Retry moves refused events back to the end of the outbox, oldest first, all or none. No IDs mean
-// all whole events.
+// all whole events. It returns how many it moved: an event whose ID waits in the outbox already,
+// which only an older version of the agent has allowed, stays set aside.
 func (o *Outbox) Retry(ctx context.Context, ids []string) (int64, error) {
 	if err := o.cfg.DB.Room(ctx); err != nil {
 		return 0, err
@@ -126,7 +130,10 @@ func (o *Outbox) Retry(ctx context.Context, ids []string) (int64, error) {
 			if err != nil {
 				return err
 			}
-			sum.events, sum.bytes = sum.events+n, sum.bytes+n*bytes
+			if n == 0 {
+				continue
+			}
+			sum.events, sum.bytes = sum.events+n, sum.bytes+bytes
 			if _, err := tx.Exec(ctx, "DELETE FROM refused_events WHERE seq = ?", seq); err != nil {
 				return err
 			}
@@ -135,10 +142,13 @@ func (o *Outbox) Retry(ctx context.Context, ids []string) (int64, error) {
 		if err != nil {
 			return err
 		}
+		if sum.bytes > o.cfg.MaxBytes {
+			return errTooSmall(sum.bytes, o.cfg.MaxBytes)
+		}
 		if stored+sum.bytes > o.cfg.MaxBytes {
 			return errFull
 		}
-		retried = int64(len(seqs))
+		retried = sum.events
 		return o.count(ctx, tx, sum)
 	})
 	if err != nil {

@@ -16,14 +16,19 @@ import (
 const (
 	// maxChecked is the maximum size of a file that is checked at every start. Checking a larger
 	// one would delay local programs; its damage is detected when it causes an error.
-	maxChecked    = 64 << 20
-	damagedInfix  = ".damaged-"
-	damagedMark   = ".is-damaged" // tells the next start to set the database aside
-	damagedLayout = "20060102T150405Z"
+	maxChecked   = 64 << 20
+	damagedInfix = ".damaged-"
+	damagedMark  = ".is-damaged" // tells the next start to set the database aside
+	missingInfix = ".missing-"
+	timeLayout   = "20060102T150405Z"
+	timePattern  = "????????T??????Z"
 )
 
 // ErrDamaged means that the database has turned out to be damaged. The next Open sets it aside.
 var ErrDamaged = errors.New("the agent's database is damaged")
+
+// errMissing means that the database that must exist is missing or empty.
+var errMissing = errors.New("the agent's database is missing")
 
 // IsDamage reports whether an error means that the database file is damaged.
 func IsDamage(err error) bool {
@@ -98,7 +103,7 @@ func (d *DB) Damaged() <-chan struct{} { return d.damaged }
 // setAside renames the database's files, including its write-ahead log. Data may be recovered from
 // them by hand.
 func setAside(path string) error {
-	to := path + damagedInfix + time.Now().UTC().Format(damagedLayout)
+	to := path + damagedInfix + time.Now().UTC().Format(timeLayout)
 	for _, suffix := range []string{"-wal", "-shm", ""} {
 		if err := os.Rename(path+suffix, to+suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fault.Wrap(fault.StorageFailed, err, "data: the damaged database %s cannot be renamed", path)
@@ -110,7 +115,36 @@ func setAside(path string) error {
 // SetAside returns the paths of the damaged databases that were set aside in a data folder and
 // still exist.
 func SetAside(dir string) []string {
-	all, err := filepath.Glob(filepath.Join(dir, fileName+damagedInfix+"????????T??????Z"))
+	return marked(dir, damagedInfix)
+}
+
+// checkNotEmpty returns errMissing if a database has no tables. SQLite has created it then.
+func checkNotEmpty(ctx context.Context, d *db.DB) error {
+	var tables int
+	if err := d.Get(ctx, &tables, "SELECT COUNT(*) FROM sqlite_master"); err != nil {
+		return err
+	}
+	if tables == 0 {
+		return errMissing
+	}
+	return nil
+}
+
+// markMissing creates an empty file that records when the database was found missing.
+func markMissing(path string) error {
+	mark := path + missingInfix + time.Now().UTC().Format(timeLayout)
+	if err := durable.Replace(mark, nil, 0o600); err != nil {
+		return fault.Wrap(fault.StorageFailed, err, "data: cannot write %s", mark)
+	}
+	return nil
+}
+
+// Missing returns the paths of the files that record when the database was missing or empty. They
+// are there until the operator removes them.
+func Missing(dir string) []string { return marked(dir, missingInfix) }
+
+func marked(dir, infix string) []string {
+	all, err := filepath.Glob(filepath.Join(dir, fileName+infix+timePattern))
 	if err != nil {
 		return nil // the pattern is valid
 	}

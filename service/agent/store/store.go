@@ -3,7 +3,7 @@
 //
 //	store.go     the database, and its counters
 //	reserve.go   disk space that is reserved for emptying the outbox
-//	damage.go    setting aside a damaged database
+//	damage.go    a damaged or missing database
 //
 // Tables (migrations/): outbox and refused_events (package outbox), devices (package twin), updates
 // and update_reports (package ota), and counters, which several packages update together with their
@@ -43,16 +43,32 @@ type DB struct {
 
 // Open opens or creates the database in the data folder. If the database is damaged, Open sets it
 // aside and creates a new one; see SetAside.
-func Open(ctx context.Context, dir string) (*DB, error) {
+func Open(ctx context.Context, dir string) (*DB, error) { return openOrReplace(ctx, dir, false) }
+
+// Reopen is Open for a folder that must have a database already. If the database is missing or
+// empty, Reopen creates a new one and records that; see Missing.
+func Reopen(ctx context.Context, dir string) (*DB, error) { return openOrReplace(ctx, dir, true) }
+
+func openOrReplace(ctx context.Context, dir string, expected bool) (*DB, error) {
 	path := filepath.Join(dir, fileName)
 	r := newReserve(dir)
-	d, err := open(ctx, path)
+	d, err := open(ctx, path, expected)
 	for err != nil && fault.Is(err, fault.StorageFailed) && r.give() {
-		d, err = open(ctx, path) // the disk is full, and opening needs a little space
+		d, err = open(ctx, path, expected) // the disk is full, and opening needs a little space
 	}
 	if IsDamage(err) {
 		if err = setAside(path); err == nil {
-			d, err = open(ctx, path)
+			d, err = open(ctx, path, false)
+		}
+	}
+	if errors.Is(err, errMissing) {
+		// The mark comes first: a new database that a crash left behind would look like the old one.
+		err = markMissing(path)
+		for err != nil && r.give() {
+			err = markMissing(path)
+		}
+		if err == nil {
+			d, err = open(ctx, path, false)
 		}
 	}
 	if err != nil {
@@ -62,13 +78,17 @@ func Open(ctx context.Context, dir string) (*DB, error) {
 	return &DB{DB: d, reserve: r, path: path, damaged: make(chan struct{})}, nil
 }
 
-func open(ctx context.Context, path string) (*db.DB, error) {
+// open opens the database. If it is expected to exist and is empty, the error is errMissing.
+func open(ctx context.Context, path string, expected bool) (*db.DB, error) {
 	d, err := db.Open(ctx, db.Config{Path: path, MaxConns: 1, CacheKiB: cacheKiB})
 	if err != nil {
 		return nil, asStorageFault(err)
 	}
 	if _, statErr := os.Stat(path + damagedMark); statErr == nil {
 		err = ErrDamaged
+	}
+	if err == nil && expected {
+		err = checkNotEmpty(ctx, d)
 	}
 	if err == nil {
 		err = d.Migrate(ctx, "agent", db.EmbeddedMigrations(migrationFiles))
