@@ -22,8 +22,8 @@ var (
 
 // CheckUpgrade returns why a request cannot become a WebSocket, or nil if it can. It applies the
 // rules of RFC 6455 section 4.2.1 that the library checks when it responds, and refuses requests with
-// a body. Call it before anything is spent or recorded for a socket. Its faults are of kind UpgradeRequired, Invalid or, for a page
-// of another site, Denied.
+// a body. Call it before anything is spent or recorded for a socket. Its faults are of kind
+// UpgradeRequired, Invalid or, for a page of another site, Denied.
 func CheckUpgrade(r *http.Request) error {
 	switch keys := r.Header.Values("Sec-WebSocket-Key"); {
 	case r.Method != http.MethodGet, !r.ProtoAtLeast(1, 1),

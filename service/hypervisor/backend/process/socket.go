@@ -51,8 +51,8 @@ func CheckListener(conn net.Conn, pid int) error {
 	}
 	var peer *unix.Ucred
 	var credErr error
-	err = raw.Control(func(fd uintptr) {
-		peer, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) //nolint:gosec // a file's number is small
+	err = raw.Control(func(fd uintptr) { //nolint:gosec // a file's number is small
+		peer, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	})
 	if err = errors.Join(err, credErr); err != nil {
 		return err
