@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -91,7 +92,7 @@ func (m *machine) run(script string, env ...string) (code int, output string) {
 	cmd := exec.Command(filepath.Join(m.dir, "scripts", script))
 	cmd.Env = append(slices.Clone(m.env), env...)
 	raw, err := cmd.CombinedOutput()
-	if _, exited := err.(*exec.ExitError); err != nil && !exited {
+	if exited := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exited) {
 		m.Fatal(err)
 	}
 	if left, err := os.ReadDir(filepath.Join(m.dir, "tmp")); err != nil || len(left) > 0 {
