@@ -87,7 +87,7 @@ func TestMalformedEventsAreRefusedAndNameTheField(t *testing.T) {
 		"no payload":          {object{"site_id": site, "topic": "t"}, 400, "payload"},
 		"topic of wrong type": {object{"site_id": site, "topic": 7, "payload": 1}, 400, "topic"},
 		"control character":   {object{"site_id": site, "topic": "a\x01", "payload": 1}, 400, "topic"},
-		"bad time":            {object{"site_id": site, "topic": "t", "payload": 1, "event_time": "yesterday"}, 400, ""},
+		"bad time":            {object{"site_id": site, "topic": "t", "payload": 1, "event_time": "yesterday"}, 400, "event_time"},
 		"credential header":   {object{"site_id": site, "topic": "t", "payload": 1, "headers": object{"Authorization": "Bearer x"}}, 400, "headers.Authorization"},
 		"hop-by-hop header":   {object{"site_id": site, "topic": "t", "payload": 1, "headers": object{"Connection": "close"}}, 400, "headers.Connection"},
 		"header injection":    {object{"site_id": site, "topic": "t", "payload": 1, "headers": object{"X": "a\r\nY: b"}}, 400, "headers.X"},
