@@ -42,13 +42,13 @@ func (a *Agent) syncDevices(ctx context.Context) {
 				if pullErr == nil {
 					pulled.session, pulled.revision = s, revision
 					pulled.again = a.now().Add(time.Duration(float64(pullEvery) * (0.9 + 0.2*a.random())))
-				} else if err == nil {
+				} else {
 					err = fmt.Errorf("pull the desired state: %w", pullErr)
 				}
 			}
 		}
-		if err == nil {
-			err = a.tellDropped(ctx, s)
+		if err == nil || isDevices(err) {
+			err = cmp.Or(a.tellDropped(ctx, s), err)
 		}
 		note(&a.syncError, err)
 		if err != nil {
@@ -61,7 +61,6 @@ func (a *Agent) syncDevices(ctx context.Context) {
 			}
 			continue
 		}
-		a.syncError.Store(new(string))
 		retry.Reset()
 		timer := time.NewTimer(max(0, pulled.again.Sub(a.now())))
 		select {

@@ -96,14 +96,14 @@ func (r *Registry) Heartbeat(
 	return r.node(&stored), l.sequence, nil
 }
 
-// nameTaken refuses the heartbeat of a second host with the name of one that is alive. Otherwise the
-// two would replace each other with every heartbeat, and half of the VMs would be missing from lists.
-// A host whose address has changed is accepted when its old entry is no longer healthy.
+// nameTaken refuses the heartbeat of a host if another healthy host has its name. Otherwise the two
+// would replace each other with every heartbeat, and lists would miss the VMs of one of them. A host
+// whose address has changed is accepted when its old entry is no longer healthy.
 func nameTaken(n *nodeRow) error {
 	return fault.New(
 		fault.Conflict,
-		"the host at %s has the name %s and is alive: give this one another name (--node-name); "+
-			"if it is the same host at a new address, it joins when the old entry has been silent for a moment",
+		"the host at %s already uses the name %s: give this host another name (--node-name); "+
+			"if it is the same host at a new address, it is accepted as soon as the old entry is unhealthy",
 		n.URL, n.Name,
 	).WithCode("node_name_taken")
 }
