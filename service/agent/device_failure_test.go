@@ -73,3 +73,32 @@ func TestADeviceThatTheControlPlaneFailsForHoldsNoOtherUp(t *testing.T) {
 		return rpm("aaa") && state("aaa") == edgeapi.OTAStateRejected && len(s.status().Alerts) == 0
 	})
 }
+
+func TestTheStatusSaysWhyTheDesiredStateIsNotPulled(t *testing.T) {
+	t.Parallel()
+	p := newPlane(t)
+	var failing atomic.Bool
+	failing.Store(true)
+	tamper := func(w http.ResponseWriter, r *http.Request) bool {
+		if !failing.Load() || r.URL.Path != edgeapi.BasePath+"/agent/twins" {
+			return false
+		}
+		http.Error(w, "no", http.StatusInternalServerError)
+		return true
+	}
+	p.tamper.Store(&tamper)
+	s := newSite(t, p.url)
+	s.retry = 20 * time.Millisecond
+	s.start()
+	eventually(t, "the alert", func() bool {
+		for _, alert := range s.status().Alerts {
+			if alert.Code == "devices_not_synced" &&
+				strings.Contains(alert.Message, "pull the desired state: the server answered 500") {
+				return true
+			}
+		}
+		return false
+	})
+	failing.Store(false)
+	eventually(t, "the end of the alert", func() bool { return len(s.status().Alerts) == 0 })
+}
