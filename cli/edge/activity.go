@@ -10,10 +10,11 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
 func (s *session) activity() *cobra.Command {
-	cmd := group("activity", "Activity: what happened lately, and what happens now", "  mainstay edge activity follow")
+	cmd := verb.Group("activity", "Activity: what happened lately, and what happens now", "  mainstay edge activity follow")
 	cmd.AddCommand(s.activityList(), s.activityAdd(), s.activityFollow())
 	return cmd
 }
@@ -29,17 +30,17 @@ func activityColumns() output.Columns[edgeapi.ActivityEntry] {
 
 func (s *session) activityList() *cobra.Command {
 	var site string
-	cmd := list(
-		s,
-		verb{
-			use:     "list",
-			short:   "List activity, newest first",
-			example: "  mainstay edge activity list --site ID --limit 20",
+	cmd := verb.List(
+		s.Session,
+		verb.Verb{
+			Use:     "list",
+			Short:   "List activity, newest first",
+			Example: "  mainstay edge activity list --site ID --limit 20",
 		},
 		activityColumns(),
-		func(ctx context.Context, c *call, p page) (*http.Response, error) {
-			return c.api.ListActivity(
-				ctx, &edgeapi.ListActivityParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", site)},
+		func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
+			return c.API.ListActivity(
+				ctx, &edgeapi.ListActivityParams{Limit: p.Limit, Cursor: p.Cursor, SiteId: verb.Given(c, "site", site)},
 			)
 		},
 	)
@@ -49,32 +50,32 @@ func (s *session) activityList() *cobra.Command {
 
 func (s *session) activityAdd() *cobra.Command {
 	var level, source, chapter, site, action, detail string
-	cmd := s.command(verb{
-		use: "add MESSAGE", short: "Add a line of activity",
-		example: "  mainstay edge activity add 'maintenance begins' --level chapter\n" +
+	cmd := s.Command(verb.Verb{
+		Use: "add MESSAGE", Short: "Add a line of activity",
+		Example: "  mainstay edge activity add 'maintenance begins' --level chapter\n" +
 			"  mainstay edge activity add 'valve stuck' --site ID --level error --detail '{\"valve\": 3}'",
 	}, func(ctx context.Context, c *call) error {
 		line := edgeapi.ActivityLine{
-			Message: c.args[0],
-			Level:   given(c, "level", edgeapi.ActivityLevel(level)),
-			Source:  given(c, "source", source),
-			Chapter: given(c, "chapter", chapter),
-			SiteId:  given(c, "site", site),
-			Action:  given(c, "action", action),
+			Message: c.Args[0],
+			Level:   verb.Given(c, "level", edgeapi.ActivityLevel(level)),
+			Source:  verb.Given(c, "source", source),
+			Chapter: verb.Given(c, "chapter", chapter),
+			SiteId:  verb.Given(c, "site", site),
+			Action:  verb.Given(c, "action", action),
 		}
-		if c.cmd.Flags().Changed("detail") {
-			raw, err := c.json("detail", detail)
+		if c.Cmd.Flags().Changed("detail") {
+			raw, err := c.JSON("detail", detail)
 			if err != nil {
 				return err
 			}
 			line.Detail = &raw
 		}
-		a, err := c.send(c.api.AddActivity(ctx, edgeapi.ActivityInput{Entries: []edgeapi.ActivityLine{line}}))
+		a, err := c.Send(c.API.AddActivity(ctx, edgeapi.ActivityInput{Entries: []edgeapi.ActivityLine{line}}))
 		items, err := decode[[]json.RawMessage](a, err)
 		if err != nil {
 			return err
 		}
-		l := output.NewList(c.out, activityColumns())
+		l := output.NewList(c.Out, activityColumns())
 		if err := l.Page(items); err != nil {
 			return err
 		}

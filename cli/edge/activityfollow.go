@@ -14,6 +14,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
 const (
@@ -26,29 +27,24 @@ const (
 
 func (s *session) activityFollow() *cobra.Command {
 	var last string
-	cmd := s.command(verb{
-		use:   "follow",
-		short: "Print activity as it happens, until interrupted",
-		long: `Print activity as it happens, until interrupted. When the connection breaks, the command reconnects and
+	cmd := s.Command(verb.Verb{
+		Use:   "follow",
+		Short: "Print activity as it happens, until interrupted",
+		Long: `Print activity as it happens, until interrupted. When the connection breaks, the command reconnects and
 continues after the last line, so nothing is missed that the server still keeps. --output json prints one object per line.`,
-		example: "  mainstay edge activity follow\n  mainstay edge activity follow -o json --last-event-id 120 | jq .message",
+		Example: "  mainstay edge activity follow\n  mainstay edge activity follow -o json --last-event-id 120 | jq .message",
 	}, func(ctx context.Context, c *call) error {
-		api, err := c.client(0) // a stream has no end, so no time limit
-		if err != nil {
-			return err
-		}
-		c.api = api
-		return c.follow(ctx, last)
+		return follow(ctx, c, last)
 	})
 	cmd.Flags().StringVar(&last, "last-event-id", "", "go on after this entry")
 	return cmd
 }
 
-func (c *call) follow(ctx context.Context, last string) error {
+func follow(ctx context.Context, c *call, last string) error {
 	pause, connected := firstPause, false
 	for {
 		before := last
-		accepted, err := c.stream(ctx, &last)
+		accepted, err := stream(ctx, c, &last)
 		if ctx.Err() != nil {
 			return nil // the only successful end
 		}
@@ -61,7 +57,7 @@ func (c *call) follow(ctx context.Context, last string) error {
 		if last != before {
 			pause = firstPause
 		}
-		if _, err := fmt.Fprintf(c.cmd.ErrOrStderr(), "The stream broke (%v); connecting again.\n", err); err != nil {
+		if _, err := fmt.Fprintf(c.Cmd.ErrOrStderr(), "The stream broke (%v); connecting again.\n", err); err != nil {
 			return err
 		}
 		select {
@@ -74,7 +70,7 @@ func (c *call) follow(ctx context.Context, last string) error {
 }
 
 // stream prints the entries of one connection and stores the id of the last one.
-func (c *call) stream(ctx context.Context, last *string) (accepted bool, err error) {
+func stream(ctx context.Context, c *call, last *string) (accepted bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	dead := time.AfterFunc(silence, func() { cancel(errors.New("no sign of life")) })
@@ -84,7 +80,7 @@ func (c *call) stream(ctx context.Context, last *string) (accepted bool, err err
 	if *last != "" {
 		params.LastEventID = last
 	}
-	r, err := c.api.GetStream(ctx, params, func(_ context.Context, r *http.Request) error {
+	r, err := c.Slow.GetStream(ctx, params, func(_ context.Context, r *http.Request) error {
 		r.Header.Set("Accept", "text/event-stream")
 		return nil
 	})
@@ -95,7 +91,7 @@ func (c *call) stream(ctx context.Context, last *string) (accepted bool, err err
 	defer func() { _ = r.Body.Close() }()
 	err = readEvents(r.Body, func() { dead.Reset(silence) }, func(id, name, data string) error {
 		if name == "activity" {
-			if err := c.printActivity([]byte(data)); err != nil {
+			if err := printActivity(c, []byte(data)); err != nil {
 				return err
 			}
 		}
@@ -113,19 +109,19 @@ func (c *call) stream(ctx context.Context, last *string) (accepted bool, err err
 	return true, err
 }
 
-func (c *call) printActivity(raw []byte) error {
+func printActivity(c *call, raw []byte) error {
 	var entry edgeapi.ActivityEntry
 	if err := json.Unmarshal(raw, &entry); err != nil {
 		return fmt.Errorf("the stream is not as the API's contract says: %w", err)
 	}
-	return c.out.Line(raw, func() string {
+	return c.Out.Line(raw, func() string {
 		// In lines that stay on the screen, a clock time is more useful than a relative one.
 		cells := []string{entry.Time.Local().Format(time.DateTime)}
-		if !c.out.People {
-			cells[0] = c.out.Time(entry.Time)
+		if !c.Out.People {
+			cells[0] = c.Out.Time(entry.Time)
 		}
 		for _, v := range activityColumns().Row(entry)[1:] {
-			cells = append(cells, c.out.Cell(v))
+			cells = append(cells, c.Out.Cell(v))
 		}
 		return strings.Join(cells, "  ")
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
 // agentSession sends the requests of a site's agent.
@@ -18,8 +19,8 @@ type agentSession struct {
 }
 
 func (s *session) agent() *cobra.Command {
-	a := &agentSession{session: &session{settings: s.settings, agentOnly: true}}
-	cmd := group(
+	a := &agentSession{session: &session{s.ExplicitOnly(errNoAgentToken)}}
+	cmd := verb.Group(
 		"agent", "The calls that a site's agent makes, for trying things out",
 		"  export EDGE_TOKEN=...   # the agent_token that 'mainstay edge site enroll' printed\n  mainstay edge agent heartbeat",
 	)
@@ -38,7 +39,7 @@ func (a *agentSession) siteID(ctx context.Context, c *call) (string, error) {
 	if a.site != "" {
 		return a.site, nil
 	}
-	me, err := decode[edgeapi.Caller](c.send(c.api.GetMe(ctx)))
+	me, err := decode[edgeapi.Caller](c.Send(c.API.GetMe(ctx)))
 	if err == nil && me.SiteId == "" {
 		err = exit.Usagef("this is not an agent's token")
 	}
@@ -47,14 +48,14 @@ func (a *agentSession) siteID(ctx context.Context, c *call) (string, error) {
 
 func (a *agentSession) heartbeat() *cobra.Command {
 	var version string
-	var labels pairs
-	cmd := a.object(verb{
-		use: "heartbeat", short: "Say that the site lives",
-		example: "  mainstay edge agent heartbeat --token TOKEN --agent-version 1.4.0",
+	var labels verb.Pairs
+	cmd := a.Object(verb.Verb{
+		Use: "heartbeat", Short: "Say that the site lives",
+		Example: "  mainstay edge agent heartbeat --token TOKEN --agent-version 1.4.0",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		return c.api.Heartbeat(ctx, edgeapi.HeartbeatInput{
-			Version: given(c, "agent-version", version),
-			Labels:  given(c, "label", edgeapi.Labels(labels)),
+		return c.API.Heartbeat(ctx, edgeapi.HeartbeatInput{
+			Version: verb.Given(c, "agent-version", version),
+			Labels:  verb.Given(c, "label", edgeapi.Labels(labels)),
 		})
 	})
 	cmd.Flags().StringVar(&version, "agent-version", "", "version of the agent")
@@ -64,18 +65,18 @@ func (a *agentSession) heartbeat() *cobra.Command {
 
 func (a *agentSession) register() *cobra.Command {
 	var name, model, firmware string
-	var labels pairs
-	cmd := a.object(verb{
-		use: "register DEVICE", short: "Make a device known, or refresh what is known of it",
-		example: "  mainstay edge agent register pump-1 --model P100 --firmware 1.0.0 --label line=a",
+	var labels verb.Pairs
+	cmd := a.Object(verb.Verb{
+		Use: "register DEVICE", Short: "Make a device known, or refresh what is known of it",
+		Example: "  mainstay edge agent register pump-1 --model P100 --firmware 1.0.0 --label line=a",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		return c.api.RegisterDevice(ctx, edgeapi.DeviceInput{
-			DeviceId:        c.args[0],
-			SiteId:          given(c, "site", a.site),
-			Name:            given(c, "name", name),
-			Model:           given(c, "model", model),
-			FirmwareVersion: given(c, "firmware", firmware),
-			Labels:          given(c, "label", edgeapi.Labels(labels)),
+		return c.API.RegisterDevice(ctx, edgeapi.DeviceInput{
+			DeviceId:        c.Args[0],
+			SiteId:          verb.Given(c, "site", a.site),
+			Name:            verb.Given(c, "name", name),
+			Model:           verb.Given(c, "model", model),
+			FirmwareVersion: verb.Given(c, "firmware", firmware),
+			Labels:          verb.Given(c, "label", edgeapi.Labels(labels)),
 		})
 	})
 	f := cmd.Flags()
@@ -87,54 +88,54 @@ func (a *agentSession) register() *cobra.Command {
 }
 
 func (a *agentSession) agentTwins() *cobra.Command {
-	return list(
-		a.session,
-		verb{
-			use:     "twins",
-			short:   "List the desired state of the site's devices",
-			example: "  mainstay edge agent twins -o json",
+	return verb.List(
+		a.session.Session,
+		verb.Verb{
+			Use:     "twins",
+			Short:   "List the desired state of the site's devices",
+			Example: "  mainstay edge agent twins -o json",
 		},
 		twinColumns(),
-		func(ctx context.Context, c *call, p page) (*http.Response, error) {
-			return c.api.ListAgentTwins(
-				ctx, &edgeapi.ListAgentTwinsParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", a.site)},
+		func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
+			return c.API.ListAgentTwins(
+				ctx, &edgeapi.ListAgentTwinsParams{Limit: p.Limit, Cursor: p.Cursor, SiteId: verb.Given(c, "site", a.site)},
 			)
 		},
 	)
 }
 
 func (a *agentSession) agentPolicies() *cobra.Command {
-	return list(
-		a.session,
-		verb{
-			use:     "policies",
-			short:   "List the policy packs that bind the site",
-			example: "  mainstay edge agent policies",
+	return verb.List(
+		a.session.Session,
+		verb.Verb{
+			Use:     "policies",
+			Short:   "List the policy packs that bind the site",
+			Example: "  mainstay edge agent policies",
 		},
 		policyColumns(),
-		func(ctx context.Context, c *call, p page) (*http.Response, error) {
-			return c.api.ListAgentPolicyPacks(
+		func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
+			return c.API.ListAgentPolicyPacks(
 				ctx,
-				&edgeapi.ListAgentPolicyPacksParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", a.site)},
+				&edgeapi.ListAgentPolicyPacksParams{Limit: p.Limit, Cursor: p.Cursor, SiteId: verb.Given(c, "site", a.site)},
 			)
 		},
 	)
 }
 
 func (a *agentSession) agentDeployments() *cobra.Command {
-	return list(
-		a.session,
-		verb{use: "deployments", short: "List what the site should run", example: "  mainstay edge agent deployments"},
+	return verb.List(
+		a.session.Session,
+		verb.Verb{Use: "deployments", Short: "List what the site should run", Example: "  mainstay edge agent deployments"},
 		output.Columns[edgeapi.AgentDeployment]{
 			Heads: []string{"ID", "NAME", "IMAGE", "VERSION", "DESIRED", "STATUS", "REVISION", "ALLOWED"},
 			Row: func(v edgeapi.AgentDeployment) []any {
 				return []any{v.Id, v.Name, v.Image, v.Version, v.DesiredState, v.Status, v.Revision, v.Allowed}
 			},
 		},
-		func(ctx context.Context, c *call, p page) (*http.Response, error) {
-			return c.api.ListAgentDeployments(
+		func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
+			return c.API.ListAgentDeployments(
 				ctx,
-				&edgeapi.ListAgentDeploymentsParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", a.site)},
+				&edgeapi.ListAgentDeploymentsParams{Limit: p.Limit, Cursor: p.Cursor, SiteId: verb.Given(c, "site", a.site)},
 			)
 		},
 	)

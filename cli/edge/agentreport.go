@@ -9,27 +9,28 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
 func (a *agentSession) reportDeployment() *cobra.Command {
 	var status, message string
 	var revision int64
-	cmd := a.object(verb{
-		use: "report-deployment ID", short: "Say how a deployment does on the site",
-		example: "  mainstay edge agent report-deployment ID --status running --revision 3",
+	cmd := a.Object(verb.Verb{
+		Use: "report-deployment ID", Short: "Say how a deployment does on the site",
+		Example: "  mainstay edge agent report-deployment ID --status running --revision 3",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		if err := c.required("status"); err != nil {
+		if err := c.Required("status"); err != nil {
 			return nil, err
 		}
 		site, err := a.siteID(ctx, c)
 		if err != nil {
 			return nil, err
 		}
-		return c.api.ReportDeploymentStatus(
+		return c.API.ReportDeploymentStatus(
 			ctx,
-			c.args[0],
+			c.Args[0],
 			edgeapi.DeploymentReport{SiteId: site, Status: edgeapi.DeploymentStatus(status),
-				Message: given(c, "message", message), ObservedRevision: given(c, "revision", revision)},
+				Message: verb.Given(c, "message", message), ObservedRevision: verb.Given(c, "revision", revision)},
 		)
 	})
 	f := cmd.Flags()
@@ -41,16 +42,16 @@ func (a *agentSession) reportDeployment() *cobra.Command {
 
 func (a *agentSession) rollback() *cobra.Command {
 	var reason string
-	cmd := a.object(verb{
-		use: "rollback ID", short: "Go back to the image that a deployment ran before",
-		example: "  mainstay edge agent rollback ID --reason 'does not start'",
+	cmd := a.Object(verb.Verb{
+		Use: "rollback ID", Short: "Go back to the image that a deployment ran before",
+		Example: "  mainstay edge agent rollback ID --reason 'does not start'",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
 		site, err := a.siteID(ctx, c)
 		if err != nil {
 			return nil, err
 		}
-		return c.api.RollbackDeployment(
-			ctx, c.args[0], edgeapi.RollbackRequest{SiteId: site, Reason: given(c, "reason", reason)},
+		return c.API.RollbackDeployment(
+			ctx, c.Args[0], edgeapi.RollbackRequest{SiteId: site, Reason: verb.Given(c, "reason", reason)},
 		)
 	})
 	cmd.Flags().StringVar(&reason, "reason", "", "why")
@@ -60,19 +61,19 @@ func (a *agentSession) rollback() *cobra.Command {
 func (a *agentSession) report() *cobra.Command {
 	var data string
 	var version int64
-	cmd := a.object(verb{
-		use: "report DEVICE", short: "Merge into a device's reported state (RFC 7396; null deletes)",
-		example: "  mainstay edge agent report pump-1 --data '{\"interval\": 30}'",
+	cmd := a.Object(verb.Verb{
+		Use: "report DEVICE", Short: "Merge into a device's reported state (RFC 7396; null deletes)",
+		Example: "  mainstay edge agent report pump-1 --data '{\"interval\": 30}'",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		reported, err := c.json("data", data)
+		reported, err := c.JSON("data", data)
 		if err != nil {
 			return nil, err
 		}
-		return c.api.ReportTwin(
+		return c.API.ReportTwin(
 			ctx,
-			c.args[0],
-			edgeapi.ReportedInput{SiteId: given(c, "site", a.site), Reported: reported,
-				Version: given(c, "expected-version", version)},
+			c.Args[0],
+			edgeapi.ReportedInput{SiteId: verb.Given(c, "site", a.site), Reported: reported,
+				Version: verb.Given(c, "expected-version", version)},
 		)
 	})
 	cmd.Flags().StringVar(&data, "data", "", "changes: a JSON object, @FILE, or - for standard input (the default)")
@@ -83,12 +84,12 @@ func (a *agentSession) report() *cobra.Command {
 func (a *agentSession) reportOTA() *cobra.Command {
 	var state, message, request string
 	var progress int
-	cmd := a.object(verb{
-		use:     "ota DEVICE",
-		short:   "Say how far a device's update is",
-		example: "  mainstay edge agent ota pump-1 --state downloading --progress 40\n  mainstay edge agent ota pump-1 --state succeeded",
+	cmd := a.Object(verb.Verb{
+		Use:     "ota DEVICE",
+		Short:   "Say how far a device's update is",
+		Example: "  mainstay edge agent ota pump-1 --state downloading --progress 40\n  mainstay edge agent ota pump-1 --state succeeded",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		if err := c.required("state"); err != nil {
+		if err := c.Required("state"); err != nil {
 			return nil, err
 		}
 		site, err := a.siteID(ctx, c)
@@ -97,10 +98,10 @@ func (a *agentSession) reportOTA() *cobra.Command {
 		}
 		in := edgeapi.OTAReport{SiteId: site}
 		in.Status.State = edgeapi.OTAState(state)
-		in.Status.Progress = given(c, "progress", progress)
-		in.Status.Message = given(c, "message", message)
-		in.Status.RequestId = given(c, "request", request)
-		return c.api.ReportOTAStatus(ctx, c.args[0], in)
+		in.Status.Progress = verb.Given(c, "progress", progress)
+		in.Status.Message = verb.Given(c, "message", message)
+		in.Status.RequestId = verb.Given(c, "request", request)
+		return c.API.ReportOTAStatus(ctx, c.Args[0], in)
 	})
 	f := cmd.Flags()
 	f.StringVar(
@@ -114,11 +115,11 @@ func (a *agentSession) reportOTA() *cobra.Command {
 
 func (a *agentSession) rotate() *cobra.Command {
 	var csr string
-	cmd := a.object(verb{
-		use: "rotate", short: "Have a new certificate signed for the site",
-		example: "  mainstay edge agent rotate --csr site.csr -o json",
+	cmd := a.Object(verb.Verb{
+		Use: "rotate", Short: "Have a new certificate signed for the site",
+		Example: "  mainstay edge agent rotate --csr site.csr -o json",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		if err := c.required("csr"); err != nil {
+		if err := c.Required("csr"); err != nil {
 			return nil, err
 		}
 		pem, err := os.ReadFile(csr)
@@ -129,7 +130,7 @@ func (a *agentSession) rotate() *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
-		return c.api.RotateCertificate(ctx, site, edgeapi.RotateRequest{CsrPem: string(pem)})
+		return c.API.RotateCertificate(ctx, site, edgeapi.RotateRequest{CsrPem: string(pem)})
 	})
 	cmd.Flags().StringVar(&csr, "csr", "", "PEM file with a certificate request (required)")
 	return cmd

@@ -11,16 +11,17 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
 func (s *session) alerts() *cobra.Command {
-	cmd := group("alert", "Alerts: what needs attention", "  mainstay edge alert list", "alerts")
-	cmd.AddCommand(s.alertList(), s.alertGroups(), s.alertAcknowledge(), s.alertSilence(), s.object(verb{
-		use:     "unsilence ID",
-		short:   "End the silence of an alert",
-		example: "  mainstay edge alert unsilence ID",
+	cmd := verb.Group("alert", "Alerts: what needs attention", "  mainstay edge alert list", "alerts")
+	cmd.AddCommand(s.alertList(), s.alertGroups(), s.alertAcknowledge(), s.alertSilence(), s.Object(verb.Verb{
+		Use:     "unsilence ID",
+		Short:   "End the silence of an alert",
+		Example: "  mainstay edge alert unsilence ID",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		return c.api.UnsilenceAlert(ctx, c.args[0])
+		return c.API.UnsilenceAlert(ctx, c.Args[0])
 	}))
 	return cmd
 }
@@ -28,10 +29,10 @@ func (s *session) alerts() *cobra.Command {
 func (s *session) alertList() *cobra.Command {
 	var site, status, kind, severity string
 	var silenced, acknowledged bool
-	cmd := list(s, verb{
-		use:   "list",
-		short: "List alerts, newest first",
-		example: "  mainstay edge alert list\n  mainstay edge alert list --severity critical\n" +
+	cmd := verb.List(s.Session, verb.Verb{
+		Use:   "list",
+		Short: "List alerts, newest first",
+		Example: "  mainstay edge alert list\n  mainstay edge alert list --severity critical\n" +
 			"  mainstay edge alert list --silenced=false --acknowledged=false\n" +
 			"  mainstay edge alert list --status all --site ID",
 	}, output.Columns[edgeapi.Alert]{
@@ -44,16 +45,16 @@ func (s *session) alertList() *cobra.Command {
 				v.Message,
 			}
 		},
-	}, func(ctx context.Context, c *call, p page) (*http.Response, error) {
-		return c.api.ListAlerts(ctx, &edgeapi.ListAlertsParams{
-			Limit:        p.limit,
-			Cursor:       p.cursor,
-			SiteId:       given(c, "site", site),
-			Status:       given(c, "status", edgeapi.ListAlertsParamsStatus(status)),
-			Kind:         given(c, "kind", edgeapi.AlertKind(kind)),
-			Severity:     given(c, "severity", edgeapi.AlertSeverity(severity)),
-			Silenced:     given(c, "silenced", silenced),
-			Acknowledged: given(c, "acknowledged", acknowledged),
+	}, func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
+		return c.API.ListAlerts(ctx, &edgeapi.ListAlertsParams{
+			Limit:        p.Limit,
+			Cursor:       p.Cursor,
+			SiteId:       verb.Given(c, "site", site),
+			Status:       verb.Given(c, "status", edgeapi.ListAlertsParamsStatus(status)),
+			Kind:         verb.Given(c, "kind", edgeapi.AlertKind(kind)),
+			Severity:     verb.Given(c, "severity", edgeapi.AlertSeverity(severity)),
+			Silenced:     verb.Given(c, "silenced", silenced),
+			Acknowledged: verb.Given(c, "acknowledged", acknowledged),
 		})
 	})
 	f := cmd.Flags()
@@ -68,20 +69,20 @@ func (s *session) alertList() *cobra.Command {
 
 func (s *session) alertGroups() *cobra.Command {
 	var by, status, site string
-	cmd := s.command(verb{
-		use:     "groups",
-		short:   "Count alerts by kind, severity or site",
-		example: "  mainstay edge alert groups\n  mainstay edge alert groups --by site",
+	cmd := s.Command(verb.Verb{
+		Use:     "groups",
+		Short:   "Count alerts by kind, severity or site",
+		Example: "  mainstay edge alert groups\n  mainstay edge alert groups --by site",
 	}, func(ctx context.Context, c *call) error {
-		groups, err := decode[[]json.RawMessage](c.send(c.api.ListAlertGroups(ctx, &edgeapi.ListAlertGroupsParams{
-			By:     given(c, "by", edgeapi.ListAlertGroupsParamsBy(by)),
-			Status: given(c, "status", edgeapi.ListAlertGroupsParamsStatus(status)),
-			SiteId: given(c, "site", site),
+		groups, err := decode[[]json.RawMessage](c.Send(c.API.ListAlertGroups(ctx, &edgeapi.ListAlertGroupsParams{
+			By:     verb.Given(c, "by", edgeapi.ListAlertGroupsParamsBy(by)),
+			Status: verb.Given(c, "status", edgeapi.ListAlertGroupsParamsStatus(status)),
+			SiteId: verb.Given(c, "site", site),
 		})))
 		if err != nil {
 			return err
 		}
-		l := output.NewList(c.out, output.Columns[edgeapi.AlertGroup]{
+		l := output.NewList(c.Out, output.Columns[edgeapi.AlertGroup]{
 			Heads: []string{strings.ToUpper(by), "ALERTS", "ACKNOWLEDGED", "SILENCED", "NEWEST"},
 			Row: func(v edgeapi.AlertGroup) []any {
 				return []any{v.Key, v.Count, v.Acknowledged, v.Silenced, v.NewestAt}
@@ -101,12 +102,12 @@ func (s *session) alertGroups() *cobra.Command {
 
 func (s *session) alertAcknowledge() *cobra.Command {
 	var note string
-	cmd := s.object(verb{
-		use:     "acknowledge ID",
-		short:   "Say that you take care of an alert; it lasts until the alert resolves",
-		example: `  mainstay edge alert acknowledge ID --note "a technician is on the way"`,
+	cmd := s.Object(verb.Verb{
+		Use:     "acknowledge ID",
+		Short:   "Say that you take care of an alert; it lasts until the alert resolves",
+		Example: `  mainstay edge alert acknowledge ID --note "a technician is on the way"`,
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		return c.api.AcknowledgeAlert(ctx, c.args[0], edgeapi.AlertAcknowledgement{Note: given(c, "note", note)})
+		return c.API.AcknowledgeAlert(ctx, c.Args[0], edgeapi.AlertAcknowledgement{Note: verb.Given(c, "note", note)})
 	})
 	cmd.Flags().StringVar(&note, "note", "", "what is being done about it")
 	return cmd
@@ -115,17 +116,17 @@ func (s *session) alertAcknowledge() *cobra.Command {
 func (s *session) alertSilence() *cobra.Command {
 	var span time.Duration
 	var reason string
-	cmd := s.object(verb{
-		use:   "silence ID",
-		short: "Have nobody notified of an alert for a time",
-		long: "Have nobody notified of an alert for a time, nor of another one of the same kind and subject. " +
+	cmd := s.Object(verb.Verb{
+		Use:   "silence ID",
+		Short: "Have nobody notified of an alert for a time",
+		Long: "Have nobody notified of an alert for a time, nor of another one of the same kind and subject. " +
 			"The alert is still listed and counted.",
-		example: `  mainstay edge alert silence ID --for 8h --reason "the site is being rebuilt"`,
+		Example: `  mainstay edge alert silence ID --for 8h --reason "the site is being rebuilt"`,
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		if err := c.required("for", "reason"); err != nil {
+		if err := c.Required("for", "reason"); err != nil {
 			return nil, err
 		}
-		return c.api.SilenceAlert(ctx, c.args[0], edgeapi.AlertSilence{Until: time.Now().Add(span), Reason: reason})
+		return c.API.SilenceAlert(ctx, c.Args[0], edgeapi.AlertSilence{Until: time.Now().Add(span), Reason: reason})
 	})
 	f := cmd.Flags()
 	f.DurationVar(&span, "for", 0, "how long, for example 30m or 48h (required)")

@@ -3,21 +3,11 @@ package edge
 import (
 	"net/http"
 
-	"github.com/spf13/cobra"
-
 	"github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/cli/client"
-	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
-
-// call is one run of a command.
-type call struct {
-	*session
-	cmd  *cobra.Command
-	args []string
-	api  *edgeapi.Client
-	out  *output.Printer
-}
 
 // Service describes the edge control plane to package client.
 var Service = client.Service{
@@ -29,16 +19,21 @@ var Service = client.Service{
 	},
 }
 
-func (s *session) begin(cmd *cobra.Command, args []string) (*call, error) {
-	api, err := s.client(s.timeout)
-	if err != nil {
-		return nil, err
-	}
-	return &call{session: s, cmd: cmd, args: args, api: api, out: output.NewPrinter(cmd.OutOrStdout(), s.format)}, nil
+var api = verb.API[*edgeapi.Client]{
+	Service: &Service, New: edgeapi.NewClient, BasePath: edgeapi.BasePath, Default: "http://127.0.0.1:8080",
+	ServerEnv: []string{"EDGE_SERVER"}, TokenEnv: []string{"EDGE_TOKEN"},
 }
 
-// send reads a response. It takes the results of a generated client's method.
-func (c *call) send(r *http.Response, err error) (client.Answer, error) { return Service.Read(r, err) }
+// errNoAgentToken is the error for an agent's command without a token. The admin's would be useless.
+var errNoAgentToken = exit.Hinted(exit.Usagef("an agent's call takes the agent's token: --token or EDGE_TOKEN"),
+	"'mainstay edge site enroll NAME' makes a site and prints its agent's token")
+
+type (
+	// session builds the commands.
+	session struct{ *verb.Session[*edgeapi.Client] }
+	call    = verb.Call[*edgeapi.Client]
+	request = verb.Request[*edgeapi.Client]
+)
 
 // decode decodes a response.
 func decode[T any](a client.Answer, err error) (T, error) { return client.Decode[T](&Service, a, err) }

@@ -8,38 +8,39 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
 func (s *session) campaigns() *cobra.Command {
-	cmd := group(
+	cmd := verb.Group(
 		"campaign", "Campaigns: staged updates of many devices", "  mainstay edge campaign watch ID", "campaigns",
 	)
 	cmd.AddCommand(
 		s.campaignList(),
 		s.get(
 			"campaign", "campaign",
-			func(ctx context.Context, c *call) (*http.Response, error) { return c.api.GetCampaign(ctx, c.args[0]) },
+			func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetCampaign(ctx, c.Args[0]) },
 		),
 		s.campaignCreate(),
 		s.campaignStep(
 			"start",
 			"Freeze a draft's targets and begin its first stage",
 			func(ctx context.Context, c *call) (*http.Response, error) {
-				return c.api.StartCampaign(ctx, c.args[0])
+				return c.API.StartCampaign(ctx, c.Args[0])
 			},
 		),
 		s.campaignStep(
 			"promote",
 			"Go on to the next stage, also when paused",
 			func(ctx context.Context, c *call) (*http.Response, error) {
-				return c.api.PromoteCampaign(ctx, c.args[0])
+				return c.API.PromoteCampaign(ctx, c.Args[0])
 			},
 		),
 		s.campaignStep(
 			"abort",
 			"Stop a campaign; updates that devices have begun go on",
 			func(ctx context.Context, c *call) (*http.Response, error) {
-				return c.api.AbortCampaign(ctx, c.args[0])
+				return c.API.AbortCampaign(ctx, c.Args[0])
 			},
 		),
 		s.campaignDevices(),
@@ -49,14 +50,14 @@ func (s *session) campaigns() *cobra.Command {
 }
 
 func (s *session) campaignStep(name, short string, r request) *cobra.Command {
-	return s.object(verb{use: name + " ID", short: short, example: "  mainstay edge campaign " + name + " ID"}, r)
+	return s.Object(verb.Verb{Use: name + " ID", Short: short, Example: "  mainstay edge campaign " + name + " ID"}, r)
 }
 
 func (s *session) campaignList() *cobra.Command {
 	var status string
-	cmd := list(s, verb{
-		use: "list", short: "List campaigns, newest first",
-		example: "  mainstay edge campaign list --status running",
+	cmd := verb.List(s.Session, verb.Verb{
+		Use: "list", Short: "List campaigns, newest first",
+		Example: "  mainstay edge campaign list --status running",
 	}, output.Columns[edgeapi.Campaign]{
 		Heads: []string{
 			"ID", "NAME", "VERSION", "STATUS", "STAGE", "TOTAL", "SUCCEEDED", "FAILED", "CREATED", "PAUSED",
@@ -67,11 +68,11 @@ func (s *session) campaignList() *cobra.Command {
 				v.CreatedAt, v.PausedReason,
 			}
 		},
-	}, func(ctx context.Context, c *call, p page) (*http.Response, error) {
-		return c.api.ListCampaigns(ctx, &edgeapi.ListCampaignsParams{
-			Limit:  p.limit,
-			Cursor: p.cursor,
-			Status: given(c, "status", edgeapi.CampaignStatus(status)),
+	}, func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
+		return c.API.ListCampaigns(ctx, &edgeapi.ListCampaignsParams{
+			Limit:  p.Limit,
+			Cursor: p.Cursor,
+			Status: verb.Given(c, "status", edgeapi.CampaignStatus(status)),
 		})
 	})
 	cmd.Flags().StringVar(&status, "status", "", "draft, running, completed or aborted")
@@ -80,20 +81,20 @@ func (s *session) campaignList() *cobra.Command {
 
 func (s *session) campaignDevices() *cobra.Command {
 	var outcome string
-	cmd := list(s, verb{
-		use: "devices ID", short: "List a campaign's devices with stage and outcome, in rollout order",
-		example: "  mainstay edge campaign devices ID --outcome failed",
+	cmd := verb.List(s.Session, verb.Verb{
+		Use: "devices ID", Short: "List a campaign's devices with stage and outcome, in rollout order",
+		Example: "  mainstay edge campaign devices ID --outcome failed",
 	}, output.Columns[edgeapi.CampaignDevice]{
 		Heads: []string{"DEVICE", "SITE", "STAGE", "OUTCOME", "MESSAGE"},
 		Row: func(v edgeapi.CampaignDevice) []any {
 			return []any{v.DeviceId, v.SiteId, v.Stage + 1, v.Outcome, v.Message}
 		},
-	}, func(ctx context.Context, c *call, p page) (*http.Response, error) {
-		return c.api.ListCampaignDevices(
+	}, func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
+		return c.API.ListCampaignDevices(
 			ctx,
-			c.args[0],
-			&edgeapi.ListCampaignDevicesParams{Limit: p.limit, Cursor: p.cursor,
-				Outcome: given(c, "outcome", edgeapi.CampaignOutcome(outcome))},
+			c.Args[0],
+			&edgeapi.ListCampaignDevicesParams{Limit: p.Limit, Cursor: p.Cursor,
+				Outcome: verb.Given(c, "outcome", edgeapi.CampaignOutcome(outcome))},
 		)
 	})
 	cmd.Flags().StringVar(&outcome, "outcome", "", "waiting, pending, in_progress, succeeded, failed or removed")

@@ -8,49 +8,50 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
 func (s *session) campaignCreate() *cobra.Command {
 	var a artifactFlags
 	var sites, devices []string
-	var labels pairs
+	var labels verb.Pairs
 	var stages []int
 	var success, failure float64
 	var minDevices, soak, deviceTimeout int
 	var promote, abort bool
-	cmd := s.object(verb{
-		use: "create NAME", short: "Draft a staged update",
-		long: `Draft a staged update; 'mainstay edge campaign start' begins it.
+	cmd := s.Object(verb.Verb{
+		Use: "create NAME", Short: "Draft a staged update",
+		Long: `Draft a staged update; 'mainstay edge campaign start' begins it.
 
 A device is a target when --device names it, or when --site names its site and it has all of the labels. Labels without
 a site select from all sites.`,
-		example: `  mainstay edge campaign create fw-2.1 --version 2.1.0 --url https://files.example.com/fw-2.1.0.bin \
+		Example: `  mainstay edge campaign create fw-2.1 --version 2.1.0 --url https://files.example.com/fw-2.1.0.bin \
     --sha256 $(sha256sum fw-2.1.0.bin | cut -d' ' -f1) --site ID --stages 5,25,100 --auto-promote --soak-seconds 600`,
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		if err := c.required("version", "url", "sha256"); err != nil {
+		if err := c.Required("version", "url", "sha256"); err != nil {
 			return nil, err
 		}
 		in := edgeapi.CampaignInput{
-			Name:    c.args[0],
+			Name:    c.Args[0],
 			Version: a.version,
 			Url:     a.url,
 			Sha256:  a.sha256,
-			Size:    given(c, "size", a.size),
-			Targets: edgeapi.CampaignTargets{SiteIds: given(c, "site", sites), DeviceIds: given(c, "device", devices),
-				Labels: given(c, "label", edgeapi.Labels(labels))},
-			Stages:               given(c, "stages", stages),
-			SuccessThreshold:     given(c, "success-threshold", success),
-			FailureThreshold:     given(c, "failure-threshold", failure),
-			MinDevices:           given(c, "min-devices", minDevices),
-			SoakSeconds:          given(c, "soak-seconds", soak),
-			DeviceTimeoutSeconds: given(c, "device-timeout-seconds", deviceTimeout),
-			AutoPromote:          given(c, "auto-promote", promote),
-			AutoAbort:            given(c, "auto-abort", abort),
+			Size:    verb.Given(c, "size", a.size),
+			Targets: edgeapi.CampaignTargets{SiteIds: verb.Given(c, "site", sites), DeviceIds: verb.Given(c, "device", devices),
+				Labels: verb.Given(c, "label", edgeapi.Labels(labels))},
+			Stages:               verb.Given(c, "stages", stages),
+			SuccessThreshold:     verb.Given(c, "success-threshold", success),
+			FailureThreshold:     verb.Given(c, "failure-threshold", failure),
+			MinDevices:           verb.Given(c, "min-devices", minDevices),
+			SoakSeconds:          verb.Given(c, "soak-seconds", soak),
+			DeviceTimeoutSeconds: verb.Given(c, "device-timeout-seconds", deviceTimeout),
+			AutoPromote:          verb.Given(c, "auto-promote", promote),
+			AutoAbort:            verb.Given(c, "auto-abort", abort),
 		}
 		if in.Targets.SiteIds == nil && in.Targets.DeviceIds == nil && in.Targets.Labels == nil {
 			return nil, exit.Usagef("the targets are missing: --site, --label or --device")
 		}
-		return c.api.CreateCampaign(ctx, in)
+		return c.API.CreateCampaign(ctx, in)
 	})
 	a.add(cmd)
 	f := cmd.Flags()

@@ -11,20 +11,21 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
 func (s *session) campaignWatch() *cobra.Command {
 	var interval time.Duration
-	cmd := s.command(verb{
-		use: "watch ID", short: "Follow a campaign until it ends",
-		long: `Follow a campaign until it ends: bars by outcome on a terminal, else a line whenever something changed.
+	cmd := s.Command(verb.Verb{
+		Use: "watch ID", Short: "Follow a campaign until it ends",
+		Long: `Follow a campaign until it ends: bars by outcome on a terminal, else a line whenever something changed.
 
 Exits with 1 when the campaign was aborted. With --output json or yaml only the last state is printed.`,
-		example: "  mainstay edge campaign watch ID\n  mainstay edge campaign watch ID --interval 10s > campaign.log",
+		Example: "  mainstay edge campaign watch ID\n  mainstay edge campaign watch ID --interval 10s > campaign.log",
 	}, func(ctx context.Context, c *call) error {
-		show := c.watcher()
+		show := watcher(c)
 		for {
-			a, err := c.send(c.api.GetCampaign(ctx, c.args[0]))
+			a, err := c.Send(c.API.GetCampaign(ctx, c.Args[0]))
 			v, err := decode[edgeapi.Campaign](a, err)
 			if err != nil {
 				return err
@@ -33,8 +34,8 @@ Exits with 1 when the campaign was aborted. With --output json or yaml only the 
 				return err
 			}
 			ended := v.Status == edgeapi.CampaignStatusCompleted || v.Status == edgeapi.CampaignStatusAborted
-			if ended && c.format != output.Table {
-				err = c.out.Object(a.Body)
+			if ended && !c.Table() {
+				err = c.Out.Object(a.Body)
 			}
 			if v.Status == edgeapi.CampaignStatusAborted && err == nil {
 				err = fmt.Errorf("the campaign was aborted")
@@ -54,20 +55,20 @@ Exits with 1 when the campaign was aborted. With --output json or yaml only the 
 }
 
 // watcher returns a function that shows a campaign's state.
-func (c *call) watcher() func(edgeapi.Campaign) error {
+func watcher(c *call) func(edgeapi.Campaign) error {
 	var drawn int
 	var last string
 	return func(v edgeapi.Campaign) error {
-		if c.format != output.Table {
+		if !c.Table() {
 			return nil
 		}
-		if !c.out.People {
+		if !c.Out.People {
 			line := watchLine(v)
 			if line == last {
 				return nil
 			}
 			last = line
-			_, err := fmt.Fprintln(c.out.Out, c.out.Cell(time.Now()), line)
+			_, err := fmt.Fprintln(c.Out.Out, c.Out.Cell(time.Now()), line)
 			return err
 		}
 		lines := watchBars(v)
@@ -76,7 +77,7 @@ func (c *call) watcher() func(edgeapi.Campaign) error {
 			text = fmt.Sprintf("\x1b[%dA", drawn) + text
 		}
 		drawn = len(lines)
-		_, err := io.WriteString(c.out.Out, text)
+		_, err := io.WriteString(c.Out.Out, text)
 		return err
 	}
 }

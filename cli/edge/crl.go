@@ -10,27 +10,28 @@ import (
 	"github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
 func (s *session) crl() *cobra.Command {
 	var pem bool
 	var out string
-	cmd := s.command(verb{
-		use: "get", short: "Fetch the certificate revocation list",
-		example: "  mainstay edge crl get --pem | openssl crl -noout -text\n  mainstay edge crl get --out edge.crl",
+	cmd := s.Command(verb.Verb{
+		Use: "get", Short: "Fetch the certificate revocation list",
+		Example: "  mainstay edge crl get --pem | openssl crl -noout -text\n  mainstay edge crl get --out edge.crl",
 	}, func(ctx context.Context, c *call) error {
 		format := edgeapi.GetCRLParamsFormatDer
 		if pem {
 			format = edgeapi.GetCRLParamsFormatPem
-		} else if out == "" && output.IsTerminal(c.out.Out) {
+		} else if out == "" && output.IsTerminal(c.Out.Out) {
 			return exit.Usagef("DER is not for terminals: --pem for text, --out FILE for a file")
 		}
-		a, err := c.send(c.api.GetCRL(ctx, &edgeapi.GetCRLParams{Format: &format}))
+		a, err := c.Send(c.API.GetCRL(ctx, &edgeapi.GetCRLParams{Format: &format}))
 		if err != nil {
 			return err
 		}
 		if out == "" {
-			_, err = c.out.Out.Write(a.Body)
+			_, err = c.Out.Out.Write(a.Body)
 			return err
 		}
 		if err := os.WriteFile(out, a.Body, 0o644); err != nil {
@@ -40,7 +41,7 @@ func (s *session) crl() *cobra.Command {
 	})
 	cmd.Flags().BoolVar(&pem, "pem", false, "PEM instead of DER")
 	cmd.Flags().StringVar(&out, "out", "", "file to write to; standard output when absent")
-	parent := group("crl", "The certificate revocation list", "  mainstay edge crl get --pem")
+	parent := verb.Group("crl", "The certificate revocation list", "  mainstay edge crl get --pem")
 	parent.AddCommand(cmd)
 	return parent
 }

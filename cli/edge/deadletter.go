@@ -9,31 +9,32 @@ import (
 	"github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/cli/input"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
 func (s *session) deadLetters() *cobra.Command {
-	cmd := group(
+	cmd := verb.Group(
 		"deadletter", "Dead letters: events that could not be delivered", "  mainstay edge deadletter list",
 		"deadletters", "dl",
 	)
 	cmd.AddCommand(
 		s.deadLetterList(),
 		s.get("deadletter", "dead letter", func(ctx context.Context, c *call) (*http.Response, error) {
-			return c.api.GetDeadLetter(ctx, c.args[0])
+			return c.API.GetDeadLetter(ctx, c.Args[0])
 		}),
-		s.object(
-			verb{
-				use:     "replay ID",
-				short:   "Deliver a dead letter again",
-				example: "  mainstay edge deadletter replay ID",
+		s.Object(
+			verb.Verb{
+				Use:     "replay ID",
+				Short:   "Deliver a dead letter again",
+				Example: "  mainstay edge deadletter replay ID",
 			},
 			func(ctx context.Context, c *call) (*http.Response, error) {
-				return c.api.ReplayDeadLetter(ctx, c.args[0])
+				return c.API.ReplayDeadLetter(ctx, c.Args[0])
 			},
 		),
 		s.deadLetterReplayAll(),
 		s.delete("deadletter", "dead letter", "", func(ctx context.Context, c *call) (*http.Response, error) {
-			return c.api.DeleteDeadLetter(ctx, c.args[0])
+			return c.API.DeleteDeadLetter(ctx, c.Args[0])
 		}),
 	)
 	return cmd
@@ -41,19 +42,19 @@ func (s *session) deadLetters() *cobra.Command {
 
 func (s *session) deadLetterList() *cobra.Command {
 	var site, route, reason string
-	cmd := list(s, verb{
-		use: "list", short: "List dead letters, newest first",
-		example: "  mainstay edge deadletter list --route ID --reason exhausted",
+	cmd := verb.List(s.Session, verb.Verb{
+		Use: "list", Short: "List dead letters, newest first",
+		Example: "  mainstay edge deadletter list --route ID --reason exhausted",
 	}, output.Columns[edgeapi.DeadLetter]{
 		Heads: []string{"ID", "CREATED", "ROUTE", "TOPIC", "REASON", "STATUS", "ATTEMPTS", "LAST ERROR"},
 		Row: func(v edgeapi.DeadLetter) []any {
 			return []any{v.Id, v.CreatedAt, v.RouteId, v.Event.Topic, v.Reason, v.Status, v.Attempts, v.LastError}
 		},
-	}, func(ctx context.Context, c *call, p page) (*http.Response, error) {
-		return c.api.ListDeadLetters(
+	}, func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
+		return c.API.ListDeadLetters(
 			ctx,
-			&edgeapi.ListDeadLettersParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", site),
-				RouteId: given(c, "route", route), Reason: given(c, "reason", edgeapi.DeadLetterReason(reason))},
+			&edgeapi.ListDeadLettersParams{Limit: p.Limit, Cursor: p.Cursor, SiteId: verb.Given(c, "site", site),
+				RouteId: verb.Given(c, "route", route), Reason: verb.Given(c, "reason", edgeapi.DeadLetterReason(reason))},
 		)
 	})
 	f := cmd.Flags()
@@ -66,15 +67,15 @@ func (s *session) deadLetterList() *cobra.Command {
 func (s *session) deadLetterReplayAll() *cobra.Command {
 	var route string
 	var from, to input.Moment
-	cmd := s.object(verb{
-		use:     "replay-all",
-		short:   "Deliver all dead letters of a route again, or those of a span of time",
-		example: "  mainstay edge deadletter replay-all --route ID\n  mainstay edge deadletter replay-all --route ID --from 2h",
+	cmd := s.Object(verb.Verb{
+		Use:     "replay-all",
+		Short:   "Deliver all dead letters of a route again, or those of a span of time",
+		Example: "  mainstay edge deadletter replay-all --route ID\n  mainstay edge deadletter replay-all --route ID --from 2h",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		if err := c.required("route"); err != nil {
+		if err := c.Required("route"); err != nil {
 			return nil, err
 		}
-		return c.api.ReplayDeadLetters(ctx, edgeapi.ReplayRequest{RouteId: route, From: from.At, To: to.At})
+		return c.API.ReplayDeadLetters(ctx, edgeapi.ReplayRequest{RouteId: route, From: from.At, To: to.At})
 	})
 	f := cmd.Flags()
 	f.StringVar(&route, "route", "", "route to deliver over (required)")

@@ -12,21 +12,22 @@ import (
 	"github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
 func (s *session) deployments() *cobra.Command {
-	cmd := group(
+	cmd := verb.Group(
 		"deployment", "Deployments: containers that sites run", "  mainstay edge deployment list --site ID",
 		"deployments", "deploy",
 	)
 	cmd.AddCommand(
 		s.deploymentList(),
 		s.get("deployment", "deployment", func(ctx context.Context, c *call) (*http.Response, error) {
-			return c.api.GetDeployment(ctx, c.args[0])
+			return c.API.GetDeployment(ctx, c.Args[0])
 		}),
 		s.deploymentCreate(), s.deploymentUpdate(),
 		s.delete("deployment", "deployment", "", func(ctx context.Context, c *call) (*http.Response, error) {
-			return c.api.DeleteDeployment(ctx, c.args[0])
+			return c.API.DeleteDeployment(ctx, c.Args[0])
 		}),
 	)
 	return cmd
@@ -55,11 +56,11 @@ func deploymentHeads(more ...string) []string {
 
 func (s *session) deploymentList() *cobra.Command {
 	var site string
-	cmd := list(s, verb{use: "list", short: "List deployments", example: "  mainstay edge deployment list --site ID"},
+	cmd := verb.List(s.Session, verb.Verb{Use: "list", Short: "List deployments", Example: "  mainstay edge deployment list --site ID"},
 		output.Columns[edgeapi.Deployment]{Heads: deploymentHeads(), Row: deploymentRow},
-		func(ctx context.Context, c *call, p page) (*http.Response, error) {
-			return c.api.ListDeployments(
-				ctx, &edgeapi.ListDeploymentsParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", site)},
+		func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
+			return c.API.ListDeployments(
+				ctx, &edgeapi.ListDeploymentsParams{Limit: p.Limit, Cursor: p.Cursor, SiteId: verb.Given(c, "site", site)},
 			)
 		})
 	cmd.Flags().StringVar(&site, "site", "", "only deployments of this site")
@@ -70,7 +71,7 @@ func (s *session) deploymentList() *cobra.Command {
 type deploymentFlags struct {
 	site, image, version, state string
 	pull, restart               string
-	env                         pairs
+	env                         verb.Pairs
 	ports                       []string
 	health                      string
 	interval, timeout           int
@@ -98,42 +99,42 @@ func (d *deploymentFlags) add(cmd *cobra.Command) {
 
 // check returns the health check, or nil if no flag sets its command.
 func (d *deploymentFlags) check(c *call) *edgeapi.HealthCheck {
-	if !c.cmd.Flags().Changed("health-command") {
+	if !c.Cmd.Flags().Changed("health-command") {
 		return nil
 	}
 	return &edgeapi.HealthCheck{
 		Command:            strings.Fields(d.health),
-		IntervalSeconds:    given(c, "health-interval", d.interval),
-		TimeoutSeconds:     given(c, "health-timeout", d.timeout),
-		Retries:            given(c, "health-retries", d.retries),
-		StartPeriodSeconds: given(c, "health-start-period", d.startPeriod),
+		IntervalSeconds:    verb.Given(c, "health-interval", d.interval),
+		TimeoutSeconds:     verb.Given(c, "health-timeout", d.timeout),
+		Retries:            verb.Given(c, "health-retries", d.retries),
+		StartPeriodSeconds: verb.Given(c, "health-start-period", d.startPeriod),
 	}
 }
 
 func (s *session) deploymentCreate() *cobra.Command {
 	var d deploymentFlags
-	cmd := s.object(verb{
-		use: "create NAME", short: "Have a site run a container image",
-		example: `  mainstay edge deployment create web --site ID --image docker.io/library/nginx:1.29 --version 1.29 \
+	cmd := s.Object(verb.Verb{
+		Use: "create NAME", Short: "Have a site run a container image",
+		Example: `  mainstay edge deployment create web --site ID --image docker.io/library/nginx:1.29 --version 1.29 \
     --port 8080:80 --env NGINX_ENTRYPOINT_QUIET_LOGS=1`,
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		if err := c.required("site", "image", "version"); err != nil {
+		if err := c.Required("site", "image", "version"); err != nil {
 			return nil, err
 		}
 		ports, err := parsePorts(d.ports)
 		if err != nil {
 			return nil, err
 		}
-		return c.api.CreateDeployment(ctx, edgeapi.DeploymentInput{
-			Name:         c.args[0],
+		return c.API.CreateDeployment(ctx, edgeapi.DeploymentInput{
+			Name:         c.Args[0],
 			SiteId:       d.site,
 			Image:        d.image,
 			Version:      d.version,
-			DesiredState: given(c, "state", edgeapi.DesiredState(d.state)),
-			Env:          given(c, "env", edgeapi.Env(d.env)),
-			Ports:        given(c, "port", ports),
-			PullPolicy:   given(c, "pull", edgeapi.PullPolicy(d.pull)),
-			Restart:      given(c, "restart", edgeapi.RestartPolicy(d.restart)),
+			DesiredState: verb.Given(c, "state", edgeapi.DesiredState(d.state)),
+			Env:          verb.Given(c, "env", edgeapi.Env(d.env)),
+			Ports:        verb.Given(c, "port", ports),
+			PullPolicy:   verb.Given(c, "pull", edgeapi.PullPolicy(d.pull)),
+			Restart:      verb.Given(c, "restart", edgeapi.RestartPolicy(d.restart)),
 			Health:       d.check(c),
 		})
 	})
@@ -144,23 +145,23 @@ func (s *session) deploymentCreate() *cobra.Command {
 
 func (s *session) deploymentUpdate() *cobra.Command {
 	var d deploymentFlags
-	cmd := s.object(verb{
-		use:     "update ID",
-		short:   "Change image or version, start or stop it; what no flag names stays",
-		example: "  mainstay edge deployment update ID --image docker.io/library/nginx:1.30 --version 1.30\n  mainstay edge deployment update ID --state stopped",
+	cmd := s.Object(verb.Verb{
+		Use:     "update ID",
+		Short:   "Change image or version, start or stop it; what no flag names stays",
+		Example: "  mainstay edge deployment update ID --image docker.io/library/nginx:1.30 --version 1.30\n  mainstay edge deployment update ID --state stopped",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
 		ports, err := parsePorts(d.ports)
 		if err != nil {
 			return nil, err
 		}
-		return c.api.PatchDeployment(ctx, c.args[0], edgeapi.DeploymentPatch{
-			Image:        given(c, "image", d.image),
-			Version:      given(c, "version", d.version),
-			DesiredState: given(c, "state", edgeapi.DesiredState(d.state)),
-			Env:          given(c, "env", edgeapi.Env(d.env)),
-			Ports:        given(c, "port", ports),
-			PullPolicy:   given(c, "pull", edgeapi.PullPolicy(d.pull)),
-			Restart:      given(c, "restart", edgeapi.RestartPolicy(d.restart)),
+		return c.API.PatchDeployment(ctx, c.Args[0], edgeapi.DeploymentPatch{
+			Image:        verb.Given(c, "image", d.image),
+			Version:      verb.Given(c, "version", d.version),
+			DesiredState: verb.Given(c, "state", edgeapi.DesiredState(d.state)),
+			Env:          verb.Given(c, "env", edgeapi.Env(d.env)),
+			Ports:        verb.Given(c, "port", ports),
+			PullPolicy:   verb.Given(c, "pull", edgeapi.PullPolicy(d.pull)),
+			Restart:      verb.Given(c, "restart", edgeapi.RestartPolicy(d.restart)),
 			Health:       d.check(c),
 		})
 	})

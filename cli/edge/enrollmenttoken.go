@@ -8,10 +8,11 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
 func (s *session) enrollmentTokens() *cobra.Command {
-	cmd := group(
+	cmd := verb.Group(
 		"enrollment-token", "Tokens that enroll a few sites for a short time",
 		"  mainstay edge enrollment-token create 'plants in the north' --uses 20", "enrollment-tokens",
 	)
@@ -23,7 +24,7 @@ func (s *session) enrollmentTokens() *cobra.Command {
 			"enrollment token",
 			"",
 			func(ctx context.Context, c *call) (*http.Response, error) {
-				return c.api.DeleteEnrollmentToken(ctx, c.args[0])
+				return c.API.DeleteEnrollmentToken(ctx, c.Args[0])
 			},
 		),
 	)
@@ -31,12 +32,12 @@ func (s *session) enrollmentTokens() *cobra.Command {
 }
 
 func (s *session) enrollmentTokenList() *cobra.Command {
-	return list(
-		s,
-		verb{
-			use:     "list",
-			short:   "List enrollment tokens that have not expired",
-			example: "  mainstay edge enrollment-token list",
+	return verb.List(
+		s.Session,
+		verb.Verb{
+			Use:     "list",
+			Short:   "List enrollment tokens that have not expired",
+			Example: "  mainstay edge enrollment-token list",
 		},
 		output.Columns[edgeapi.EnrollmentToken]{
 			Heads: []string{"ID", "NAME", "ORG", "USES", "MAX USES", "EXPIRES"},
@@ -44,9 +45,9 @@ func (s *session) enrollmentTokenList() *cobra.Command {
 				return []any{v.Id, v.Name, v.OrgId, v.Uses, v.MaxUses, v.ExpiresAt}
 			},
 		},
-		func(ctx context.Context, c *call, p page) (*http.Response, error) {
-			return c.api.ListEnrollmentTokens(
-				ctx, &edgeapi.ListEnrollmentTokensParams{Limit: p.limit, Cursor: p.cursor},
+		func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
+			return c.API.ListEnrollmentTokens(
+				ctx, &edgeapi.ListEnrollmentTokensParams{Limit: p.Limit, Cursor: p.Cursor},
 			)
 		},
 	)
@@ -55,16 +56,16 @@ func (s *session) enrollmentTokenList() *cobra.Command {
 func (s *session) enrollmentTokenCreate() *cobra.Command {
 	var org string
 	var uses, ttl int64
-	cmd := s.object(verb{
-		use:     "create NAME",
-		short:   "Make a token; it is shown this once",
-		example: "  mainstay edge enrollment-token create plant-7\n  mainstay edge enrollment-token create 'plants in the north' --uses 20 --ttl-seconds 86400",
+	cmd := s.Object(verb.Verb{
+		Use:     "create NAME",
+		Short:   "Make a token; it is shown this once",
+		Example: "  mainstay edge enrollment-token create plant-7\n  mainstay edge enrollment-token create 'plants in the north' --uses 20 --ttl-seconds 86400",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		return c.api.CreateEnrollmentToken(ctx, edgeapi.EnrollmentTokenInput{
-			Name:       c.args[0],
-			OrgId:      given(c, "org", org),
-			MaxUses:    given(c, "uses", uses),
-			TtlSeconds: given(c, "ttl-seconds", ttl),
+		return c.API.CreateEnrollmentToken(ctx, edgeapi.EnrollmentTokenInput{
+			Name:       c.Args[0],
+			OrgId:      verb.Given(c, "org", org),
+			MaxUses:    verb.Given(c, "uses", uses),
+			TtlSeconds: verb.Given(c, "ttl-seconds", ttl),
 		})
 	})
 	f := cmd.Flags()

@@ -9,10 +9,11 @@ import (
 	"github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/cli/input"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
 func (s *session) events() *cobra.Command {
-	cmd := group("event", "Events: send, list, import", "  mainstay edge event list --minutes 5", "events")
+	cmd := verb.Group("event", "Events: send, list, import", "  mainstay edge event list --minutes 5", "events")
 	cmd.AddCommand(s.eventSend(), s.eventList(), s.eventImport())
 	return cmd
 }
@@ -20,20 +21,20 @@ func (s *session) events() *cobra.Command {
 func (s *session) eventList() *cobra.Command {
 	var site, topic string
 	var minutes int
-	cmd := list(s, verb{
-		use:     "list",
-		short:   "List events, newest first",
-		example: "  mainstay edge event list --minutes 5 --topic 'alarm.*'\n  mainstay edge event list --site ID --limit 1000 -o json",
+	cmd := verb.List(s.Session, verb.Verb{
+		Use:     "list",
+		Short:   "List events, newest first",
+		Example: "  mainstay edge event list --minutes 5 --topic 'alarm.*'\n  mainstay edge event list --site ID --limit 1000 -o json",
 	}, output.Columns[edgeapi.Event]{
 		Heads: []string{"RECEIVED", "SITE", "TOPIC", "EVENT ID", "PAYLOAD"},
 		Row: func(v edgeapi.Event) []any {
 			return []any{v.ReceivedAt, v.SiteId, v.Topic, v.EventId, v.Payload}
 		},
-	}, func(ctx context.Context, c *call, p page) (*http.Response, error) {
-		return c.api.ListEvents(
+	}, func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
+		return c.API.ListEvents(
 			ctx,
-			&edgeapi.ListEventsParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", site),
-				Minutes: given(c, "minutes", minutes), Topic: given(c, "topic", topic)},
+			&edgeapi.ListEventsParams{Limit: p.Limit, Cursor: p.Cursor, SiteId: verb.Given(c, "site", site),
+				Minutes: verb.Given(c, "minutes", minutes), Topic: verb.Given(c, "topic", topic)},
 		)
 	})
 	f := cmd.Flags()
@@ -45,21 +46,21 @@ func (s *session) eventList() *cobra.Command {
 
 func (s *session) eventSend() *cobra.Command {
 	var site, topic, id, data string
-	var headers pairs
+	var headers verb.Pairs
 	var at input.Moment
-	cmd := s.object(verb{
-		use: "send", short: "Send one event; success means that it is on disk",
-		long: `Send one event; success means that it is on the server's disk.
+	cmd := s.Object(verb.Verb{
+		Use: "send", Short: "Send one event; success means that it is on disk",
+		Long: `Send one event; success means that it is on the server's disk.
 
 With --id, sending again is safe: the server recognises the event and answers that it is a duplicate.`,
-		example: `  mainstay edge event send --site ID --topic sensor.temp --data '{"celsius": 21.5}'
+		Example: `  mainstay edge event send --site ID --topic sensor.temp --data '{"celsius": 21.5}'
   mainstay edge event send --site ID --topic report --id report-1 --data @report.json
   date +%s | mainstay edge event send --site ID --topic clock`,
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		if err := c.required("site", "topic"); err != nil {
+		if err := c.Required("site", "topic"); err != nil {
 			return nil, err
 		}
-		payload, err := c.json("data", data)
+		payload, err := c.JSON("data", data)
 		if err != nil {
 			return nil, err
 		}
@@ -67,13 +68,13 @@ With --id, sending again is safe: the server recognises the event and answers th
 			SiteId:    site,
 			Topic:     topic,
 			Payload:   payload,
-			EventId:   given(c, "id", id),
+			EventId:   verb.Given(c, "id", id),
 			EventTime: at.At,
 		}
 		if headers != nil {
 			e.Headers = new(edgeapi.Headers(headers))
 		}
-		return c.api.IngestEvent(ctx, e)
+		return c.API.IngestEvent(ctx, e)
 	})
 	f := cmd.Flags()
 	f.StringVar(&site, "site", "", "site that the event is of (required)")

@@ -17,6 +17,7 @@ import (
 	"github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
 const (
@@ -28,16 +29,16 @@ const (
 
 func (s *session) eventImport() *cobra.Command {
 	var site string
-	cmd := s.command(verb{
-		use:   "import FILE",
-		short: "Send events from a file of JSON lines",
-		long: `Send events from a file of JSON lines (- is standard input), in batches of up to 1,000.
+	cmd := s.Command(verb.Verb{
+		Use:   "import FILE",
+		Short: "Send events from a file of JSON lines",
+		Long: `Send events from a file of JSON lines (- is standard input), in batches of up to 1,000.
 
 Every line is an event: {"site_id", "topic", "payload"}, and optionally "event_id", "headers" and "event_time". A line
 without event_id gets one that is made from its content, so equal lines without event_id are one event. After an
 interruption, run the same command again: events that have arrived are recognised by their ids.`,
-		example: "  mainstay edge event import events.jsonl\n  zcat events.jsonl.gz | mainstay edge event import - --site ID",
-	}, func(ctx context.Context, c *call) error { return c.importEvents(ctx, site) })
+		Example: "  mainstay edge event import events.jsonl\n  zcat events.jsonl.gz | mainstay edge event import - --site ID",
+	}, func(ctx context.Context, c *call) error { return importEvents(ctx, c, site) })
 	cmd.Flags().StringVar(&site, "site", "", "site of the lines that name none")
 	return cmd
 }
@@ -57,10 +58,10 @@ type importer struct {
 	Duplicates int64 `json:"duplicates"`
 }
 
-func (c *call) importEvents(ctx context.Context, site string) error {
-	in, total := c.cmd.InOrStdin(), int64(0)
-	if c.args[0] != "-" {
-		file, err := os.Open(c.args[0])
+func importEvents(ctx context.Context, c *call, site string) error {
+	in, total := c.Cmd.InOrStdin(), int64(0)
+	if c.Args[0] != "-" {
+		file, err := os.Open(c.Args[0])
 		if err != nil {
 			return err
 		}
@@ -71,7 +72,7 @@ func (c *call) importEvents(ctx context.Context, site string) error {
 			total = info.Size()
 		}
 	}
-	i := &importer{call: c, site: site, progress: output.NewProgress(c.cmd.ErrOrStderr(), total)}
+	i := &importer{call: c, site: site, progress: output.NewProgress(c.Cmd.ErrOrStderr(), total)}
 	err := i.run(ctx, in)
 	i.progress.Done()
 	if err != nil {
@@ -80,7 +81,7 @@ func (c *call) importEvents(ctx context.Context, site string) error {
 		}
 		return fmt.Errorf("after %d events: %w", i.Events, err)
 	}
-	return c.out.Value(i)
+	return c.Out.Value(i)
 }
 
 func (i *importer) run(ctx context.Context, in io.Reader) error {
@@ -151,7 +152,7 @@ func (i *importer) flush(ctx context.Context) error {
 		return nil
 	}
 	receipts, err := decode[[]edgeapi.EventReceipt](
-		i.call.send(i.call.api.IngestEvents(ctx, edgeapi.EventBatch{Events: i.batch})),
+		i.call.Send(i.call.API.IngestEvents(ctx, edgeapi.EventBatch{Events: i.batch})),
 	)
 	if err != nil {
 		return fmt.Errorf("lines %d to %d: %w", i.first, i.line, err)

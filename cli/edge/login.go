@@ -14,24 +14,25 @@ import (
 	"github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
 func (s *session) login() *cobra.Command {
 	var username string
-	cmd := s.command(verb{
-		use: "login", short: "Exchange username and password for a token of 12 hours",
-		long: `Exchange username and password for a token of 12 hours, and print the token.
+	cmd := s.Command(verb.Verb{
+		Use: "login", Short: "Exchange username and password for a token of 12 hours",
+		Long: `Exchange username and password for a token of 12 hours, and print the token.
 
 The password is the one in EDGE_PASSWORD, else the first line of standard input. There is no flag for it, since other
 users of the machine can see flags.`,
-		example: `  export EDGE_TOKEN=$(mainstay edge login --username admin < password.txt)
+		Example: `  export EDGE_TOKEN=$(mainstay edge login --username admin < password.txt)
   EDGE_PASSWORD=... mainstay edge login -o json`,
 	}, func(ctx context.Context, c *call) error {
-		password, err := c.password()
+		password, err := password(c)
 		if err != nil {
 			return err
 		}
-		a, err := c.send(c.api.Login(ctx, edgeapi.LoginRequest{Username: username, Password: password}))
+		a, err := c.Send(c.API.Login(ctx, edgeapi.LoginRequest{Username: username, Password: password}))
 		if err != nil {
 			return err
 		}
@@ -40,8 +41,8 @@ users of the machine can see flags.`,
 			return err
 		}
 		// Print only the token, so that a shell can put it into EDGE_TOKEN.
-		return c.out.ObjectAs(a.Body, func() error {
-			_, err := fmt.Fprintln(c.out.Out, output.Escape(session.Token))
+		return c.Out.ObjectAs(a.Body, func() error {
+			_, err := fmt.Fprintln(c.Out.Out, output.Escape(session.Token))
 			return err
 		})
 	})
@@ -49,11 +50,11 @@ users of the machine can see flags.`,
 	return cmd
 }
 
-func (c *call) password() (string, error) {
-	if p := c.env.Getenv("EDGE_PASSWORD"); p != "" {
+func password(c *call) (string, error) {
+	if p := c.Env.Getenv("EDGE_PASSWORD"); p != "" {
 		return p, nil
 	}
-	in := c.cmd.InOrStdin()
+	in := c.Cmd.InOrStdin()
 	if output.IsTerminal(in) {
 		return "", exit.Hinted(exit.Usagef("the password is missing: EDGE_PASSWORD or standard input"),
 			"read -rs EDGE_PASSWORD && export EDGE_PASSWORD reads it without showing it")
@@ -70,27 +71,27 @@ func (c *call) password() (string, error) {
 }
 
 func (s *session) logout() *cobra.Command {
-	return s.command(verb{
-		use: "logout", short: "End the session whose token this is",
-		example: "  mainstay edge logout --token TOKEN",
+	return s.Command(verb.Verb{
+		Use: "logout", Short: "End the session whose token this is",
+		Example: "  mainstay edge logout --token TOKEN",
 	}, func(ctx context.Context, c *call) error {
-		if _, err := c.send(c.api.Logout(ctx)); err != nil {
+		if _, err := c.Send(c.API.Logout(ctx)); err != nil {
 			return err
 		}
-		return c.say("The session is over.")
+		return c.Say("The session is over.")
 	})
 }
 
 func (s *session) whoami() *cobra.Command {
-	return s.object(verb{
-		use: "whoami", short: "Show whose token this is and what it may do",
-		example: "  mainstay edge whoami",
-	}, func(ctx context.Context, c *call) (*http.Response, error) { return c.api.GetMe(ctx) })
+	return s.Object(verb.Verb{
+		Use: "whoami", Short: "Show whose token this is and what it may do",
+		Example: "  mainstay edge whoami",
+	}, func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetMe(ctx) })
 }
 
 func (s *session) version() *cobra.Command {
-	return s.object(verb{
-		use: "version", short: "Show what the server was built from",
-		example: "  mainstay edge version -o json",
-	}, func(ctx context.Context, c *call) (*http.Response, error) { return c.api.GetVersion(ctx) })
+	return s.Object(verb.Verb{
+		Use: "version", Short: "Show what the server was built from",
+		Example: "  mainstay edge version -o json",
+	}, func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetVersion(ctx) })
 }

@@ -8,34 +8,35 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
 func (s *session) orgs() *cobra.Command {
-	cmd := group("org", "Orgs: tenants and their tokens", "  mainstay edge org list", "orgs")
+	cmd := verb.Group("org", "Orgs: tenants and their tokens", "  mainstay edge org list", "orgs")
 	cmd.AddCommand(
-		list(s, verb{use: "list", short: "List orgs", example: "  mainstay edge org list"},
+		verb.List(s.Session, verb.Verb{Use: "list", Short: "List orgs", Example: "  mainstay edge org list"},
 			output.Columns[edgeapi.Org]{
 				Heads: []string{"ID", "NAME", "CREATED"},
 				Row:   func(v edgeapi.Org) []any { return []any{v.Id, v.Name, v.CreatedAt} },
-			}, func(ctx context.Context, c *call, p page) (*http.Response, error) {
-				return c.api.ListOrgs(ctx, &edgeapi.ListOrgsParams{Limit: p.limit, Cursor: p.cursor})
+			}, func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
+				return c.API.ListOrgs(ctx, &edgeapi.ListOrgsParams{Limit: p.Limit, Cursor: p.Cursor})
 			}),
 		s.get(
 			"org", "org",
-			func(ctx context.Context, c *call) (*http.Response, error) { return c.api.GetOrg(ctx, c.args[0]) },
+			func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetOrg(ctx, c.Args[0]) },
 		),
-		s.object(verb{
-			use: "create NAME", short: "Make an org and print its three tokens (shown this once)",
-			example: "  mainstay edge org create acme -o json > acme-tokens.json",
+		s.Object(verb.Verb{
+			Use: "create NAME", Short: "Make an org and print its three tokens (shown this once)",
+			Example: "  mainstay edge org create acme -o json > acme-tokens.json",
 		}, func(ctx context.Context, c *call) (*http.Response, error) {
-			return c.api.CreateOrg(ctx, edgeapi.OrgInput{Name: c.args[0]})
+			return c.API.CreateOrg(ctx, edgeapi.OrgInput{Name: c.Args[0]})
 		}),
 		s.delete(
 			"org",
 			"org",
 			" and its tokens (its sites stay)",
 			func(ctx context.Context, c *call) (*http.Response, error) {
-				return c.api.DeleteOrg(ctx, c.args[0])
+				return c.API.DeleteOrg(ctx, c.Args[0])
 			},
 		),
 	)

@@ -7,14 +7,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
 func (s *session) ota() *cobra.Command {
-	cmd := group("ota", "Over-the-air updates of single devices", "  mainstay edge ota status DEVICE")
-	cmd.AddCommand(s.otaRequest(), s.object(verb{
-		use: "status DEVICE", short: "Show a device's current update and how far it is",
-		example: "  mainstay edge ota status DEVICE",
-	}, func(ctx context.Context, c *call) (*http.Response, error) { return c.api.GetOTA(ctx, c.args[0]) }))
+	cmd := verb.Group("ota", "Over-the-air updates of single devices", "  mainstay edge ota status DEVICE")
+	cmd.AddCommand(s.otaRequest(), s.Object(verb.Verb{
+		Use: "status DEVICE", Short: "Show a device's current update and how far it is",
+		Example: "  mainstay edge ota status DEVICE",
+	}, func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetOTA(ctx, c.Args[0]) }))
 	return cmd
 }
 
@@ -35,17 +36,17 @@ func (a *artifactFlags) add(cmd *cobra.Command) {
 func (s *session) otaRequest() *cobra.Command {
 	var a artifactFlags
 	var force bool
-	cmd := s.object(verb{
-		use:   "request DEVICE",
-		short: "Ask a device to update; takes the place of an earlier request",
-		example: "  mainstay edge ota request DEVICE --version 2.1.0 --url https://files.example.com/fw-2.1.0.bin \\\n" +
+	cmd := s.Object(verb.Verb{
+		Use:   "request DEVICE",
+		Short: "Ask a device to update; takes the place of an earlier request",
+		Example: "  mainstay edge ota request DEVICE --version 2.1.0 --url https://files.example.com/fw-2.1.0.bin \\\n" +
 			"    --sha256 $(sha256sum fw-2.1.0.bin | cut -d' ' -f1)",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		if err := c.required("version", "url", "sha256"); err != nil {
+		if err := c.Required("version", "url", "sha256"); err != nil {
 			return nil, err
 		}
-		return c.api.RequestOTA(ctx, c.args[0], edgeapi.OTAInput{Version: a.version, Url: a.url, Sha256: a.sha256,
-			Size: given(c, "size", a.size), Force: given(c, "force", force)})
+		return c.API.RequestOTA(ctx, c.Args[0], edgeapi.OTAInput{Version: a.version, Url: a.url, Sha256: a.sha256,
+			Size: verb.Given(c, "size", a.size), Force: verb.Given(c, "force", force)})
 	})
 	a.add(cmd)
 	cmd.Flags().BoolVar(&force, "force", false, "install even when the device has this version")

@@ -11,23 +11,24 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
 func (s *session) overview() *cobra.Command {
-	return s.command(verb{
-		use: "overview", short: "Show the fleet at a glance: counts by state, and rates",
-		example: "  mainstay edge overview\n  mainstay edge overview -o json",
+	return s.Command(verb.Verb{
+		Use: "overview", Short: "Show the fleet at a glance: counts by state, and rates",
+		Example: "  mainstay edge overview\n  mainstay edge overview -o json",
 	}, func(ctx context.Context, c *call) error {
-		a, err := c.send(c.api.GetOverview(ctx))
+		a, err := c.Send(c.API.GetOverview(ctx))
 		if err != nil {
 			return err
 		}
-		return c.out.ObjectAs(a.Body, func() error {
+		return c.Out.ObjectAs(a.Body, func() error {
 			o, err := decode[edgeapi.Overview](a, nil)
 			if err != nil {
 				return err
 			}
-			return c.out.Rows(overviewRows(o))
+			return c.Out.Rows(overviewRows(o))
 		})
 	})
 }

@@ -8,23 +8,24 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
 func (s *session) policies() *cobra.Command {
-	cmd := group(
+	cmd := verb.Group(
 		"policy", "Policy packs: which images sites may run", "  mainstay edge policy list", "policies", "policy-pack",
 	)
 	cmd.AddCommand(
 		s.policyList(),
 		s.get(
 			"policy", "policy pack",
-			func(ctx context.Context, c *call) (*http.Response, error) { return c.api.GetPolicyPack(ctx, c.args[0]) },
+			func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetPolicyPack(ctx, c.Args[0]) },
 		),
 		s.policyCreate(),
 		s.policyUpdate(),
 		s.policyCheck(),
 		s.delete("policy", "policy pack", "", func(ctx context.Context, c *call) (*http.Response, error) {
-			return c.api.DeletePolicyPack(ctx, c.args[0])
+			return c.API.DeletePolicyPack(ctx, c.Args[0])
 		}),
 	)
 	return cmd
@@ -40,9 +41,9 @@ func policyColumns() output.Columns[edgeapi.PolicyPack] {
 }
 
 func (s *session) policyList() *cobra.Command {
-	return list(s, verb{use: "list", short: "List policy packs", example: "  mainstay edge policy list"},
-		policyColumns(), func(ctx context.Context, c *call, p page) (*http.Response, error) {
-			return c.api.ListPolicyPacks(ctx, &edgeapi.ListPolicyPacksParams{Limit: p.limit, Cursor: p.cursor})
+	return verb.List(s.Session, verb.Verb{Use: "list", Short: "List policy packs", Example: "  mainstay edge policy list"},
+		policyColumns(), func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
+			return c.API.ListPolicyPacks(ctx, &edgeapi.ListPolicyPacksParams{Limit: p.Limit, Cursor: p.Cursor})
 		})
 }
 
@@ -50,14 +51,14 @@ func (s *session) policyCreate() *cobra.Command {
 	var site string
 	var images []string
 	var enabled bool
-	cmd := s.object(verb{
-		use:   "create NAME",
-		short: "Allow images, for one site or for the whole fleet",
-		example: "  mainstay edge policy create base --image 'registry.example.com/*' --image 'docker.io/library/nginx:*'\n" +
+	cmd := s.Object(verb.Verb{
+		Use:   "create NAME",
+		Short: "Allow images, for one site or for the whole fleet",
+		Example: "  mainstay edge policy create base --image 'registry.example.com/*' --image 'docker.io/library/nginx:*'\n" +
 			"  mainstay edge policy create trial --site ID --image '*' --enabled=false",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		return c.api.CreatePolicyPack(ctx, edgeapi.PolicyPackInput{Name: c.args[0], SiteId: given(c, "site", site),
-			AllowedImages: given(c, "image", images), Enabled: given(c, "enabled", enabled)})
+		return c.API.CreatePolicyPack(ctx, edgeapi.PolicyPackInput{Name: c.Args[0], SiteId: verb.Given(c, "site", site),
+			AllowedImages: verb.Given(c, "image", images), Enabled: verb.Given(c, "enabled", enabled)})
 	})
 	f := cmd.Flags()
 	f.StringVar(&site, "site", "", "site that it binds; the whole fleet when absent")
@@ -68,11 +69,11 @@ func (s *session) policyCreate() *cobra.Command {
 
 func (s *session) policyCheck() *cobra.Command {
 	var site string
-	cmd := s.object(verb{
-		use: "check IMAGE", short: "Try an image against the policy packs",
-		example: "  mainstay edge policy check ghcr.io/acme/app:1.2 --site ID",
+	cmd := s.Object(verb.Verb{
+		Use: "check IMAGE", Short: "Try an image against the policy packs",
+		Example: "  mainstay edge policy check ghcr.io/acme/app:1.2 --site ID",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		return c.api.CheckImage(ctx, edgeapi.ImageCheck{Image: c.args[0], SiteId: given(c, "site", site)})
+		return c.API.CheckImage(ctx, edgeapi.ImageCheck{Image: c.Args[0], SiteId: verb.Given(c, "site", site)})
 	})
 	cmd.Flags().StringVar(
 		&site, "site", "", "site that would run it; without one, only packs for the whole fleet apply",
@@ -84,13 +85,13 @@ func (s *session) policyUpdate() *cobra.Command {
 	var name string
 	var images []string
 	var enabled bool
-	cmd := s.object(verb{
-		use:     "update ID",
-		short:   "Change a policy pack; what no flag names stays",
-		example: "  mainstay edge policy update ID --image 'registry.example.com/*'\n  mainstay edge policy update ID --enabled=false",
+	cmd := s.Object(verb.Verb{
+		Use:     "update ID",
+		Short:   "Change a policy pack; what no flag names stays",
+		Example: "  mainstay edge policy update ID --image 'registry.example.com/*'\n  mainstay edge policy update ID --enabled=false",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		return c.api.PatchPolicyPack(ctx, c.args[0], edgeapi.PolicyPackPatch{Name: given(c, "name", name),
-			AllowedImages: given(c, "image", images), Enabled: given(c, "enabled", enabled)})
+		return c.API.PatchPolicyPack(ctx, c.Args[0], edgeapi.PolicyPackPatch{Name: verb.Given(c, "name", name),
+			AllowedImages: verb.Given(c, "image", images), Enabled: verb.Given(c, "enabled", enabled)})
 	})
 	f := cmd.Flags()
 	f.StringVar(&name, "name", "", "another name")

@@ -8,15 +8,16 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
 func (s *session) routes() *cobra.Command {
-	cmd := group("route", "Routes: deliver matching events to HTTP targets", "  mainstay edge route list", "routes")
+	cmd := verb.Group("route", "Routes: deliver matching events to HTTP targets", "  mainstay edge route list", "routes")
 	cmd.AddCommand(
 		s.routeList(),
 		s.get(
 			"route", "route",
-			func(ctx context.Context, c *call) (*http.Response, error) { return c.api.GetRoute(ctx, c.args[0]) },
+			func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetRoute(ctx, c.Args[0]) },
 		),
 		s.routeCreate(),
 		s.routeUpdate(),
@@ -27,7 +28,7 @@ func (s *session) routes() *cobra.Command {
 			"route",
 			" (its pending deliveries become dead letters)",
 			func(ctx context.Context, c *call) (*http.Response, error) {
-				return c.api.DeleteRoute(ctx, c.args[0])
+				return c.API.DeleteRoute(ctx, c.Args[0])
 			},
 		),
 		s.routeTest(),
@@ -38,9 +39,9 @@ func (s *session) routes() *cobra.Command {
 }
 
 func (s *session) routeList() *cobra.Command {
-	return list(s, verb{
-		use: "list", short: "List routes",
-		example: "  mainstay edge route list",
+	return verb.List(s.Session, verb.Verb{
+		Use: "list", Short: "List routes",
+		Example: "  mainstay edge route list",
 	}, output.Columns[edgeapi.Route]{
 		Heads: []string{"ID", "NAME", "TOPIC", "SITE", "METHOD", "TARGET", "ENABLED", "DELIVERY", "LAST ERROR"},
 		Row: func(v edgeapi.Route) []any {
@@ -49,8 +50,8 @@ func (s *session) routeList() *cobra.Command {
 				v.Delivery.LastError,
 			}
 		},
-	}, func(ctx context.Context, c *call, p page) (*http.Response, error) {
-		return c.api.ListRoutes(ctx, &edgeapi.ListRoutesParams{Limit: p.limit, Cursor: p.cursor})
+	}, func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
+		return c.API.ListRoutes(ctx, &edgeapi.ListRoutesParams{Limit: p.Limit, Cursor: p.Cursor})
 	})
 }
 
@@ -75,25 +76,25 @@ func (f *routeFlags) add(cmd *cobra.Command) {
 func (s *session) routeCreate() *cobra.Command {
 	var f routeFlags
 	var disabled bool
-	cmd := s.object(verb{
-		use:   "create NAME",
-		short: "Deliver matching events to an HTTP target; prints the signing secret (shown this once)",
-		example: `  mainstay edge route create alarms --topic 'alarm.*' --url https://hooks.example.com/alarms
+	cmd := s.Object(verb.Verb{
+		Use:   "create NAME",
+		Short: "Deliver matching events to an HTTP target; prints the signing secret (shown this once)",
+		Example: `  mainstay edge route create alarms --topic 'alarm.*' --url https://hooks.example.com/alarms
   mainstay edge route create one-site --topic '*' --site ID --url http://10.0.0.7:9000/in --retry-max 10 --disabled`,
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		if err := c.required("topic", "url"); err != nil {
+		if err := c.Required("topic", "url"); err != nil {
 			return nil, err
 		}
-		return c.api.CreateRoute(ctx, edgeapi.RouteInput{
-			Name:           c.args[0],
+		return c.API.CreateRoute(ctx, edgeapi.RouteInput{
+			Name:           c.Args[0],
 			Topic:          f.topic,
 			TargetUrl:      f.url,
-			SiteId:         given(c, "site", f.site),
-			Method:         given(c, "method", edgeapi.RouteMethod(f.method)),
-			Secret:         given(c, "secret", f.secret),
-			RetryMax:       given(c, "retry-max", f.retryMax),
-			TimeoutSeconds: given(c, "timeout-seconds", f.timeout),
-			Enabled:        given(c, "disabled", !disabled),
+			SiteId:         verb.Given(c, "site", f.site),
+			Method:         verb.Given(c, "method", edgeapi.RouteMethod(f.method)),
+			Secret:         verb.Given(c, "secret", f.secret),
+			RetryMax:       verb.Given(c, "retry-max", f.retryMax),
+			TimeoutSeconds: verb.Given(c, "timeout-seconds", f.timeout),
+			Enabled:        verb.Given(c, "disabled", !disabled),
 		})
 	})
 	f.add(cmd)
@@ -103,19 +104,19 @@ func (s *session) routeCreate() *cobra.Command {
 
 func (s *session) routeUpdate() *cobra.Command {
 	var f routeFlags
-	cmd := s.object(verb{
-		use: "update ID", short: "Change a route; what no flag names stays",
-		example: "  mainstay edge route update ID --url https://hooks.example.com/v2 --retry-max 10",
+	cmd := s.Object(verb.Verb{
+		Use: "update ID", Short: "Change a route; what no flag names stays",
+		Example: "  mainstay edge route update ID --url https://hooks.example.com/v2 --retry-max 10",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		return c.api.PatchRoute(ctx, c.args[0], edgeapi.RoutePatch{
-			Name:           given(c, "name", f.name),
-			Topic:          given(c, "topic", f.topic),
-			TargetUrl:      given(c, "url", f.url),
-			SiteId:         given(c, "site", f.site),
-			Method:         given(c, "method", edgeapi.RouteMethod(f.method)),
-			Secret:         given(c, "secret", f.secret),
-			RetryMax:       given(c, "retry-max", f.retryMax),
-			TimeoutSeconds: given(c, "timeout-seconds", f.timeout),
+		return c.API.PatchRoute(ctx, c.Args[0], edgeapi.RoutePatch{
+			Name:           verb.Given(c, "name", f.name),
+			Topic:          verb.Given(c, "topic", f.topic),
+			TargetUrl:      verb.Given(c, "url", f.url),
+			SiteId:         verb.Given(c, "site", f.site),
+			Method:         verb.Given(c, "method", edgeapi.RouteMethod(f.method)),
+			Secret:         verb.Given(c, "secret", f.secret),
+			RetryMax:       verb.Given(c, "retry-max", f.retryMax),
+			TimeoutSeconds: verb.Given(c, "timeout-seconds", f.timeout),
 		})
 	})
 	f.add(cmd)
@@ -124,8 +125,8 @@ func (s *session) routeUpdate() *cobra.Command {
 }
 
 func (s *session) routeSwitch(name, short string, enabled bool) *cobra.Command {
-	return s.object(verb{use: name + " ID", short: short, example: "  mainstay edge route " + name + " ID"},
+	return s.Object(verb.Verb{Use: name + " ID", Short: short, Example: "  mainstay edge route " + name + " ID"},
 		func(ctx context.Context, c *call) (*http.Response, error) {
-			return c.api.PatchRoute(ctx, c.args[0], edgeapi.RoutePatch{Enabled: &enabled})
+			return c.API.PatchRoute(ctx, c.Args[0], edgeapi.RoutePatch{Enabled: &enabled})
 		})
 }

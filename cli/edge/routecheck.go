@@ -7,29 +7,30 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
 func (s *session) routeTest() *cobra.Command {
 	var data string
-	cmd := s.command(verb{
-		use: "test ID", short: "Send one made-up event to a route's target now, once",
-		long:    "Send one made-up event to a route's target now, once. Fails when the target does not accept it.",
-		example: "  mainstay edge route test ID\n  mainstay edge route test ID --data '{\"hello\": true}'",
+	cmd := s.Command(verb.Verb{
+		Use: "test ID", Short: "Send one made-up event to a route's target now, once",
+		Long:    "Send one made-up event to a route's target now, once. Fails when the target does not accept it.",
+		Example: "  mainstay edge route test ID\n  mainstay edge route test ID --data '{\"hello\": true}'",
 	}, func(ctx context.Context, c *call) error {
 		var body edgeapi.RouteTest
-		if c.cmd.Flags().Changed("data") {
-			payload, err := c.json("data", data)
+		if c.Cmd.Flags().Changed("data") {
+			payload, err := c.JSON("data", data)
 			if err != nil {
 				return err
 			}
 			body.Payload = &payload
 		}
-		a, err := c.send(c.api.TestRoute(ctx, c.args[0], body))
+		a, err := c.Send(c.API.TestRoute(ctx, c.Args[0], body))
 		result, err := decode[edgeapi.RouteTestResult](a, err)
 		if err != nil {
 			return err
 		}
-		if err := c.out.Object(a.Body); err != nil {
+		if err := c.Out.Object(a.Body); err != nil {
 			return err
 		}
 		if !result.Delivered {
@@ -43,20 +44,20 @@ func (s *session) routeTest() *cobra.Command {
 
 func (s *session) routeStats() *cobra.Command {
 	var minutes int
-	cmd := s.command(verb{
-		use: "stats ID", short: "Show how delivery over a route goes",
-		example: "  mainstay edge route stats ID --minutes 240",
+	cmd := s.Command(verb.Verb{
+		Use: "stats ID", Short: "Show how delivery over a route goes",
+		Example: "  mainstay edge route stats ID --minutes 240",
 	}, func(ctx context.Context, c *call) error {
-		a, err := c.send(c.api.GetRouteStats(ctx, c.args[0], &edgeapi.GetRouteStatsParams{Minutes: &minutes}))
+		a, err := c.Send(c.API.GetRouteStats(ctx, c.Args[0], &edgeapi.GetRouteStatsParams{Minutes: &minutes}))
 		if err != nil {
 			return err
 		}
-		return c.out.ObjectAs(a.Body, func() error {
+		return c.Out.ObjectAs(a.Body, func() error {
 			stats, err := decode[edgeapi.RouteStats](a, nil)
 			if err != nil {
 				return err
 			}
-			return c.out.Rows(statsRows(stats))
+			return c.Out.Rows(statsRows(stats))
 		})
 	})
 	cmd.Flags().IntVar(&minutes, "minutes", 60, "length of the series, 1 to 1440")

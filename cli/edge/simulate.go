@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mainstay-infra/mainstay/api/edge"
-	"github.com/mainstay-infra/mainstay/cli/client"
 	"github.com/mainstay-infra/mainstay/cli/edge/simulator"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/kit/rest"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 )
@@ -25,10 +25,10 @@ func (s *session) simulate() *cobra.Command {
 	var cfg simulator.Config
 	var duration time.Duration
 	var token string
-	cmd := s.command(verb{
-		use:   "simulate",
-		short: "Play a fleet of sites and devices against the server",
-		long: `Simulate a fleet of sites and devices against the server: real enrollments with keys and certificates, heartbeats, events,
+	cmd := s.Command(verb.Verb{
+		Use:   "simulate",
+		Short: "Play a fleet of sites and devices against the server",
+		Long: `Simulate a fleet of sites and devices against the server: real enrollments with keys and certificates, heartbeats, events,
 twins, deployments and updates, each site with its own token. It runs until interrupted, or for --duration, and then
 prints what it did. The sites stay, and go offline.
 
@@ -36,7 +36,7 @@ prints what it did. The sites stay, and go offline.
 a while, loses answers, and makes devices hang; what was measured meanwhile arrives later, once.
 
 The enrollment token is found as by 'mainstay edge site enroll'.`,
-		example: `  mainstay edge simulate --sites 20 --devices 100
+		Example: `  mainstay edge simulate --sites 20 --devices 100
   mainstay edge simulate --sites 10000 --devices 100000 --duration 10m --fail-rate 0.02 --chaos`,
 	}, func(ctx context.Context, c *call) error {
 		if cfg.Sites < 1 || cfg.Devices < 0 || cfg.Workers < 1 {
@@ -46,10 +46,10 @@ The enrollment token is found as by 'mainstay edge site enroll'.`,
 			return exit.Usagef("--fail-rate must be between 0 and 1")
 		}
 		var err error
-		if cfg.EnrollmentToken, err = c.enrollmentToken(token); err != nil {
+		if cfg.EnrollmentToken, err = enrollmentToken(c, token); err != nil {
 			return err
 		}
-		if cfg.Client, err = c.fleetClient(cfg.Workers); err != nil {
+		if cfg.Client, err = fleetClient(c, cfg.Workers); err != nil {
 			return err
 		}
 		if duration > 0 {
@@ -63,7 +63,7 @@ The enrollment token is found as by 'mainstay edge site enroll'.`,
 			cfg.Prefix = hex.EncodeToString(random[:])
 		}
 		cfg.Version, cfg.Now = telemetry.BuildInfo().Version, time.Now
-		return c.simulate(ctx, cfg)
+		return simulate(ctx, c, cfg)
 	})
 	f := cmd.Flags()
 	f.IntVar(&cfg.Sites, "sites", 10, "how many sites")
@@ -87,19 +87,12 @@ The enrollment token is found as by 'mainstay edge site enroll'.`,
 }
 
 // fleetClient returns a client without credentials that keeps one connection per worker.
-func (c *call) fleetClient(workers int) (*edgeapi.Client, error) {
-	server, err := c.serverURL()
-	if err != nil {
-		return nil, err
-	}
-	transport, err := client.Transport(c.caFile)
-	if err != nil {
-		return nil, err
-	}
+func fleetClient(c *call, workers int) (*edgeapi.Client, error) {
+	transport := c.Reach.Transport.Clone()
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = workers, workers
 	return edgeapi.NewClient(
-		server.String()+edgeapi.BasePath,
-		rest.WithHTTPClient(&http.Client{Transport: transport, Timeout: c.timeout}),
+		c.Reach.Server.String()+edgeapi.BasePath,
+		rest.WithHTTPClient(&http.Client{Transport: transport, Timeout: c.Timeout()}),
 		rest.WithEditor(func(_ context.Context, r *http.Request) error {
 			r.Header.Set("User-Agent", "mainstay-simulator/"+telemetry.BuildInfo().Version)
 			return nil
@@ -108,8 +101,8 @@ func (c *call) fleetClient(workers int) (*edgeapi.Client, error) {
 }
 
 // simulate runs the fleet, prints its status periodically, and finally a summary.
-func (c *call) simulate(ctx context.Context, cfg simulator.Config) error {
-	stderr := c.cmd.ErrOrStderr()
+func simulate(ctx context.Context, c *call, cfg simulator.Config) error {
+	stderr := c.Cmd.ErrOrStderr()
 	live, every := output.IsTerminal(stderr), 10*time.Second
 	log := stderr
 	if live {
@@ -130,7 +123,7 @@ func (c *call) simulate(ctx context.Context, cfg simulator.Config) error {
 			if err != nil {
 				return fmt.Errorf("the first site could not enroll: %w", err)
 			}
-			return c.out.Value(fleet.Stats())
+			return c.Out.Value(fleet.Stats())
 		case <-ticker.C:
 			now := fleet.Stats()
 			line := simulationLine(last, now, every)

@@ -8,10 +8,11 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
 func (s *session) sites() *cobra.Command {
-	cmd := group(
+	cmd := verb.Group(
 		"site", "Sites: enroll, list, label, revoke",
 		"  mainstay edge site list\n  mainstay edge site enroll plant-7", "sites",
 	)
@@ -19,14 +20,14 @@ func (s *session) sites() *cobra.Command {
 		s.siteList(),
 		s.get(
 			"site", "site",
-			func(ctx context.Context, c *call) (*http.Response, error) { return c.api.GetSite(ctx, c.args[0]) },
+			func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetSite(ctx, c.Args[0]) },
 		),
 		s.siteEnroll(),
 		s.siteLabel(),
 		s.siteRename(),
 		s.siteRevoke(),
 		s.delete("site", "site", " with its devices", func(ctx context.Context, c *call) (*http.Response, error) {
-			return c.api.DeleteSite(ctx, c.args[0])
+			return c.API.DeleteSite(ctx, c.Args[0])
 		}),
 	)
 	return cmd
@@ -34,19 +35,19 @@ func (s *session) sites() *cobra.Command {
 
 func (s *session) siteList() *cobra.Command {
 	var status string
-	cmd := list(s, verb{
-		use: "list", short: "List sites, oldest first",
-		example: "  mainstay edge site list --status offline\n  mainstay edge site list --all -o json",
+	cmd := verb.List(s.Session, verb.Verb{
+		Use: "list", Short: "List sites, oldest first",
+		Example: "  mainstay edge site list --status offline\n  mainstay edge site list --all -o json",
 	}, output.Columns[edgeapi.Site]{
 		Heads: []string{"ID", "NAME", "STATUS", "LAST SEEN", "VERSION", "LABELS"},
 		Row: func(v edgeapi.Site) []any {
 			return []any{v.Id, v.Name, v.Status, v.LastSeenAt, v.Version, v.Labels}
 		},
-	}, func(ctx context.Context, c *call, p page) (*http.Response, error) {
-		return c.api.ListSites(ctx, &edgeapi.ListSitesParams{
-			Limit:  p.limit,
-			Cursor: p.cursor,
-			Status: given(c, "status", edgeapi.SiteStatus(status)),
+	}, func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
+		return c.API.ListSites(ctx, &edgeapi.ListSitesParams{
+			Limit:  p.Limit,
+			Cursor: p.Cursor,
+			Status: verb.Given(c, "status", edgeapi.SiteStatus(status)),
 		})
 	})
 	cmd.Flags().StringVar(&status, "status", "", "only sites that are online, offline or revoked")
@@ -54,20 +55,20 @@ func (s *session) siteList() *cobra.Command {
 }
 
 func (s *session) siteRename() *cobra.Command {
-	return s.object(verb{
-		use: "rename ID NAME", short: "Give a site another name",
-		example: "  mainstay edge site rename ID plant-8",
+	return s.Object(verb.Verb{
+		Use: "rename ID NAME", Short: "Give a site another name",
+		Example: "  mainstay edge site rename ID plant-8",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		return c.api.PatchSite(ctx, c.args[0], edgeapi.SitePatch{Name: &c.args[1]})
+		return c.API.PatchSite(ctx, c.Args[0], edgeapi.SitePatch{Name: &c.Args[1]})
 	})
 }
 
 func (s *session) siteRevoke() *cobra.Command {
-	return s.remove(verb{
-		use: "revoke ID", short: "Shut a site out for good",
-		long:    "Shut a site out for good: its token stops at once and its certificates enter the revocation list.",
-		example: "  mainstay edge site revoke ID\n  mainstay edge site revoke ID --yes",
+	return s.Remove(verb.Verb{
+		Use: "revoke ID", Short: "Shut a site out for good",
+		Long:    "Shut a site out for good: its token stops at once and its certificates enter the revocation list.",
+		Example: "  mainstay edge site revoke ID\n  mainstay edge site revoke ID --yes",
 	}, "Revoke site %s for good?", "Revoked site", func(ctx context.Context, c *call) (*http.Response, error) {
-		return c.api.RevokeSite(ctx, c.args[0])
+		return c.API.RevokeSite(ctx, c.Args[0])
 	})
 }

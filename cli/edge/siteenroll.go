@@ -10,22 +10,23 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
 func (s *session) siteEnroll() *cobra.Command {
 	var token, csr, certOut, version string
-	var labels pairs
-	cmd := s.command(verb{
-		use: "enroll NAME", short: "Make a site and print its agent's token (shown this once)",
-		long: `Make a site and print its agent's token, which is shown this once.
+	var labels verb.Pairs
+	cmd := s.Command(verb.Verb{
+		Use: "enroll NAME", Short: "Make a site and print its agent's token (shown this once)",
+		Long: `Make a site and print its agent's token, which is shown this once.
 
 The enrollment token is the one of --enrollment-token, else of EDGE_ENROLLMENT_TOKEN, else, when the server runs on this
 machine, the one in .mainstay/credentials.json. It decides to which org the site belongs.`,
-		example: `  mainstay edge site enroll plant-7 --label region=eu
+		Example: `  mainstay edge site enroll plant-7 --label region=eu
   openssl req -new -newkey ed25519 -nodes -keyout site.key -subj /CN=plant-7 -out site.csr
   mainstay edge site enroll plant-7 --csr site.csr --cert-out site.crt`,
 	}, func(ctx context.Context, c *call) error {
-		body := edgeapi.EnrollRequest{Name: c.args[0], Version: given(c, "agent-version", version)}
+		body := edgeapi.EnrollRequest{Name: c.Args[0], Version: verb.Given(c, "agent-version", version)}
 		if labels != nil {
 			body.Labels = new(edgeapi.Labels(labels))
 		}
@@ -33,7 +34,7 @@ machine, the one in .mainstay/credentials.json. It decides to which org the site
 			return exit.Usagef("--cert-out takes --csr, since there is no certificate without a request for one")
 		}
 		var err error
-		if body.EnrollmentToken, err = c.enrollmentToken(token); err != nil {
+		if body.EnrollmentToken, err = enrollmentToken(c, token); err != nil {
 			return err
 		}
 		if csr != "" {
@@ -43,7 +44,7 @@ machine, the one in .mainstay/credentials.json. It decides to which org the site
 			}
 			body.CsrPem = new(string(pem))
 		}
-		return c.enroll(ctx, body, certOut)
+		return enroll(ctx, c, body, certOut)
 	})
 	f := cmd.Flags()
 	f.StringVar(&token, "enrollment-token", "", "enrollment token (environment: EDGE_ENROLLMENT_TOKEN)")
@@ -54,13 +55,13 @@ machine, the one in .mainstay/credentials.json. It decides to which org the site
 	return cmd
 }
 
-func (c *call) enroll(ctx context.Context, body edgeapi.EnrollRequest, certOut string) error {
-	a, err := c.send(c.api.Enroll(ctx, body))
+func enroll(ctx context.Context, c *call, body edgeapi.EnrollRequest, certOut string) error {
+	a, err := c.Send(c.API.Enroll(ctx, body))
 	if err != nil {
 		return err
 	}
 	// Print the token before anything else can fail: it is never shown again.
-	if err := c.out.Object(a.Body); err != nil || certOut == "" {
+	if err := c.Out.Object(a.Body); err != nil || certOut == "" {
 		return err
 	}
 	e, err := decode[edgeapi.Enrollment](a, nil)
@@ -76,16 +77,12 @@ func (c *call) enroll(ctx context.Context, body edgeapi.EnrollRequest, certOut s
 	return nil
 }
 
-func (c *call) enrollmentToken(flag string) (string, error) {
-	token := cmp.Or(flag, c.env.Getenv("EDGE_ENROLLMENT_TOKEN"))
+func enrollmentToken(c *call, flag string) (string, error) {
+	token := cmp.Or(flag, c.Env.Getenv("EDGE_ENROLLMENT_TOKEN"))
 	if token != "" {
 		return token, nil
 	}
-	server, err := c.serverURL()
-	if err != nil {
-		return "", err
-	}
-	token, err = c.env.DevCredential(server, Service.Unit, "enrollment_token")
+	token, err := c.Env.DevCredential(c.Reach.Server, Service.Unit, "enrollment_token")
 	if err == nil && token == "" {
 		err = exit.Hinted(exit.Usagef("an enrollment token is missing: --enrollment-token or EDGE_ENROLLMENT_TOKEN"),
 			"'mainstay edge org create' prints one for the new org")

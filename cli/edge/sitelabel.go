@@ -10,35 +10,36 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
 func (s *session) siteLabel() *cobra.Command {
-	return s.object(verb{
-		use: "label ID LABEL...", short: "Set labels (key=value) and remove them (key-)",
-		long: `Set labels (key=value) and remove them (key-); the others stay.
+	return s.Object(verb.Verb{
+		Use: "label ID LABEL...", Short: "Set labels (key=value) and remove them (key-)",
+		Long: `Set labels (key=value) and remove them (key-); the others stay.
 
 The API replaces all labels at once, so this reads them first: of two people who label the same site in the same
 moment, one may undo the other's change.`,
-		example: "  mainstay edge site label ID region=eu tier=gold\n  mainstay edge site label ID tier-",
+		Example: "  mainstay edge site label ID region=eu tier=gold\n  mainstay edge site label ID tier-",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		change, err := labelChange(c.args[1:])
+		change, err := labelChange(c.Args[1:])
 		if err != nil {
 			return nil, err
 		}
-		site, err := decode[edgeapi.Site](c.send(c.api.GetSite(ctx, c.args[0])))
+		site, err := decode[edgeapi.Site](c.Send(c.API.GetSite(ctx, c.Args[0])))
 		if err != nil {
 			return nil, err
 		}
 		labels := edgeapi.Labels{}
 		maps.Copy(labels, site.Labels)
 		change(labels)
-		return c.api.PatchSite(ctx, c.args[0], edgeapi.SitePatch{Labels: &labels})
+		return c.API.PatchSite(ctx, c.Args[0], edgeapi.SitePatch{Labels: &labels})
 	})
 }
 
 // labelChange parses key=value and key- and returns a function that applies them.
 func labelChange(args []string) (func(edgeapi.Labels), error) {
-	set, unset := pairs{}, []string{}
+	set, unset := verb.Pairs{}, []string{}
 	for _, arg := range args {
 		if key, ok := strings.CutSuffix(arg, "-"); ok && key != "" && !strings.Contains(key, "=") {
 			unset = append(unset, key)

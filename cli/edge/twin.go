@@ -8,15 +8,16 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
 func (s *session) twins() *cobra.Command {
-	cmd := group("twin", "Device twins: desired and reported state", "  mainstay edge twin get DEVICE", "twins")
+	cmd := verb.Group("twin", "Device twins: desired and reported state", "  mainstay edge twin get DEVICE", "twins")
 	cmd.AddCommand(
 		s.twinList(),
 		s.get(
 			"twin", "twin, by its device's id",
-			func(ctx context.Context, c *call) (*http.Response, error) { return c.api.GetTwin(ctx, c.args[0]) },
+			func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetTwin(ctx, c.Args[0]) },
 		),
 		s.twinSet(),
 	)
@@ -35,13 +36,13 @@ func twinColumns() output.Columns[edgeapi.Twin] {
 
 func (s *session) twinList() *cobra.Command {
 	var site string
-	cmd := list(
-		s,
-		verb{use: "list", short: "List twins", example: "  mainstay edge twin list --site ID"},
+	cmd := verb.List(
+		s.Session,
+		verb.Verb{Use: "list", Short: "List twins", Example: "  mainstay edge twin list --site ID"},
 		twinColumns(),
-		func(ctx context.Context, c *call, p page) (*http.Response, error) {
-			return c.api.ListTwins(
-				ctx, &edgeapi.ListTwinsParams{Limit: p.limit, Cursor: p.cursor, SiteId: given(c, "site", site)},
+		func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
+			return c.API.ListTwins(
+				ctx, &edgeapi.ListTwinsParams{Limit: p.Limit, Cursor: p.Cursor, SiteId: verb.Given(c, "site", site)},
 			)
 		},
 	)
@@ -52,20 +53,20 @@ func (s *session) twinList() *cobra.Command {
 func (s *session) twinSet() *cobra.Command {
 	var data, ifMatch string
 	var expected int64
-	cmd := s.object(verb{
-		use: "set ID", short: "Replace a device's desired state, except its update",
-		long: `Replace a device's desired state, except "ota", which 'mainstay edge ota request' sets.
+	cmd := s.Object(verb.Verb{
+		Use: "set ID", Short: "Replace a device's desired state, except its update",
+		Long: `Replace a device's desired state, except "ota", which 'mainstay edge ota request' sets.
 
 --expected-version and --if-match make sure that nobody else has changed it since you read it.`,
-		example: `  mainstay edge twin set DEVICE --data '{"interval": 30}'
+		Example: `  mainstay edge twin set DEVICE --data '{"interval": 30}'
   mainstay edge twin set DEVICE --data @desired.json --expected-version 4`,
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		desired, err := c.json("data", data)
+		desired, err := c.JSON("data", data)
 		if err != nil {
 			return nil, err
 		}
-		return c.api.PutDesired(ctx, c.args[0], &edgeapi.PutDesiredParams{IfMatch: given(c, "if-match", ifMatch)},
-			edgeapi.DesiredInput{Desired: desired, ExpectedVersion: given(c, "expected-version", expected)})
+		return c.API.PutDesired(ctx, c.Args[0], &edgeapi.PutDesiredParams{IfMatch: verb.Given(c, "if-match", ifMatch)},
+			edgeapi.DesiredInput{Desired: desired, ExpectedVersion: verb.Given(c, "expected-version", expected)})
 	})
 	f := cmd.Flags()
 	f.StringVar(&data, "data", "", "desired state: a JSON object, @FILE, or - for standard input (the default)")

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mainstay-infra/mainstay/cli/client"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
@@ -18,7 +19,7 @@ type commands struct{ *daemon.Session }
 
 // New returns the command `fleet` with all commands below it.
 func New(env client.Environment) *cobra.Command {
-	cmd := daemon.Group(
+	cmd := verb.Group(
 		"fleet", "Hosts with hypervisor daemons, together: nodes, placement, VMs",
 		"  mainstay fleet nodes\n  mainstay fleet create web --image debian-12 --selector disk=nvme\n  mainstay fleet vms",
 	)

@@ -9,13 +9,14 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
 func (s commands) nodes() *cobra.Command {
-	return daemon.List(
+	return verb.List(
 		s.Session,
-		daemon.Verb{
+		verb.Verb{
 			Use:     "nodes",
 			Short:   "List the hosts of the fleet, by name",
 			Example: "  mainstay fleet nodes\n  mainstay fleet nodes -o json",
@@ -33,7 +34,7 @@ func (s commands) nodes() *cobra.Command {
 				}
 			},
 		},
-		func(ctx context.Context, c *daemon.Call, _ daemon.Page) (*http.Response, error) {
+		func(ctx context.Context, c *daemon.Call, _ verb.Page) (*http.Response, error) {
 			return c.API.ListNodes(ctx)
 		},
 	)
@@ -52,7 +53,7 @@ func state(v hypervisorapi.Node) string {
 }
 
 func (s commands) node() *cobra.Command {
-	return s.Object(daemon.Verb{Use: "node NODE", Short: "Show one host", Example: "  mainstay fleet node host-3"},
+	return s.Object(verb.Verb{Use: "node NODE", Short: "Show one host", Example: "  mainstay fleet node host-3"},
 		func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
 			return c.API.GetNode(ctx, c.Args[0])
 		})
@@ -60,7 +61,7 @@ func (s commands) node() *cobra.Command {
 
 func (s commands) cordon() *cobra.Command {
 	return s.Change(
-		daemon.Verb{
+		verb.Verb{
 			Use:     "cordon NODE",
 			Short:   "Place nothing new on a host unless it is named",
 			Example: "  mainstay fleet cordon host-3",
@@ -74,7 +75,7 @@ func (s commands) cordon() *cobra.Command {
 
 func (s commands) uncordon() *cobra.Command {
 	return s.Change(
-		daemon.Verb{
+		verb.Verb{
 			Use:     "uncordon NODE",
 			Short:   "Place VMs on a host again",
 			Example: "  mainstay fleet uncordon host-3",
@@ -87,7 +88,7 @@ func (s commands) uncordon() *cobra.Command {
 }
 
 func (s commands) deregister() *cobra.Command {
-	return s.Remove(daemon.Verb{
+	return s.Remove(verb.Verb{
 		Use:   "deregister NODE",
 		Short: "Forget a host; its VMs keep running",
 		Long: `Forget a host. Its VMs keep running. Its next heartbeat registers it again, so stop its daemon first, or start it
@@ -100,7 +101,7 @@ without --registry.`,
 
 func (s commands) capacity() *cobra.Command {
 	return s.Command(
-		daemon.Verb{
+		verb.Verb{
 			Use:     "capacity",
 			Short:   "Show what the fleet has, and what is left",
 			Example: "  mainstay fleet capacity\n  mainstay fleet capacity -o json",

@@ -11,6 +11,7 @@ import (
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 	"github.com/mainstay-infra/mainstay/cli/vm/spec"
 )
@@ -29,7 +30,7 @@ func columns() output.Columns[hypervisorapi.FleetVM] {
 
 func (s commands) vms() *cobra.Command {
 	var node string
-	cmd := s.Command(daemon.Verb{
+	cmd := s.Command(verb.Verb{
 		Use:     "vms",
 		Short:   "List the VMs of all hosts, or of one",
 		Long:    "List the VMs of all hosts that answer in time, or of one. Hosts that do not answer are told of; the exit code is 1 then.",
@@ -88,8 +89,8 @@ func all(ctx context.Context, c *daemon.Call) error {
 func (s commands) create() *cobra.Command {
 	var flags spec.Flags
 	var on string
-	var selector daemon.Pairs
-	cmd := s.Command(daemon.Verb{
+	var selector verb.Pairs
+	cmd := s.Command(verb.Verb{
 		Use:   "create NAME",
 		Short: "Make a VM on the host with most room, or on one that is named",
 		Long: `Make a VM on the host with most room among those that are healthy, are not cordoned and have the labels of --selector; or
@@ -101,7 +102,7 @@ with --on on that host, even if it is cordoned. It is stopped unless --start is 
 		if err != nil {
 			return err
 		}
-		request.Node = daemon.Given(c, "on", on)
+		request.Node = verb.Given(c, "on", on)
 		if len(selector) > 0 {
 			request.NodeSelector = new(hypervisorapi.Labels(selector))
 		}
@@ -139,7 +140,7 @@ func fleetSpec(c *daemon.Call, flags *spec.Flags) (request hypervisorapi.FleetVM
 }
 
 func (s commands) delete() *cobra.Command {
-	return s.Remove(daemon.Verb{
+	return s.Remove(verb.Verb{
 		Use: "delete NODE ID", Short: "Stop a VM of a host at once and remove it with its disks",
 		Example: "  mainstay fleet delete host-3 01a1ffb2-9bef-7321-a91e-62ae3461c2bb --yes",
 	}, "Delete the VM %s with its disks and snapshots?", "Deleted the VM %s.", func(ctx context.Context, c *daemon.Call) (*http.Response, error) {

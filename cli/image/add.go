@@ -12,6 +12,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
@@ -26,7 +27,7 @@ func added(_ *daemon.Call, op hypervisorapi.Operation) string {
 }
 
 func (s commands) buildDemo() *cobra.Command {
-	return s.Operation(daemon.Verb{
+	return daemon.Operation(s.Session, verb.Verb{
 		Use:   "build-demo",
 		Short: "Build the image demo, a small guest that boots in seconds",
 		Long: `Build the image demo, a small guest that boots in seconds, from the host's busybox and a kernel. The kernel is Debian's
@@ -39,7 +40,7 @@ for clouds, which is downloaded once (27 MB) unless 'make run' or apt has done s
 
 func (s commands) add() *cobra.Command {
 	var kernel, initrd, kernelArgs, signature string
-	cmd := s.Operation(daemon.Verb{
+	cmd := daemon.Operation(s.Session, verb.Verb{
 		Use:   "add NAME [PATH]",
 		Short: "Take in an image that lies on the daemon's host",
 		Long: `Add an image from a file on the daemon's host: PATH is a disk image, or a folder with the root file system of
@@ -49,9 +50,9 @@ host.`,
 	}, func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
 		request := hypervisorapi.ImageSpec{
 			Name:       c.Args[0],
-			Kernel:     daemon.Given(c, "kernel", kernel),
-			Initrd:     daemon.Given(c, "initrd", initrd),
-			KernelArgs: daemon.Given(c, "kernel-args", kernelArgs),
+			Kernel:     verb.Given(c, "kernel", kernel),
+			Initrd:     verb.Given(c, "initrd", initrd),
+			KernelArgs: verb.Given(c, "kernel-args", kernelArgs),
 		}
 		if len(c.Args) > 1 {
 			request.Path = &c.Args[1]
@@ -60,7 +61,7 @@ host.`,
 			return nil, exit.Usagef("give either PATH or --kernel")
 		}
 		if signature != "" {
-			text, err := daemon.ReadText("signature", signature, maxSignature)
+			text, err := verb.ReadText("signature", signature, maxSignature)
 			if err != nil {
 				return nil, err
 			}
@@ -92,7 +93,7 @@ host.`,
 
 func (s commands) upload() *cobra.Command {
 	var signature string
-	cmd := s.Command(daemon.Verb{
+	cmd := s.Command(verb.Verb{
 		Use:   "import NAME FILE",
 		Short: "Send a disk image to the daemon's host and take it in",
 		Long: `Send a disk image to the daemon's host and take it in. A minisign signature in FILE.minisig is sent with it, or that of
@@ -107,7 +108,7 @@ func (s commands) upload() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return c.Follow(ctx, func() (*http.Response, error) {
+		return daemon.Follow(ctx, c, func() (*http.Response, error) {
 			defer func() { _ = source.Close() }() // read only
 			return c.Slow.UploadImageWithBody(
 				ctx, c.Args[0], &hypervisorapi.UploadImageParams{Signature: text}, "application/octet-stream",
@@ -129,7 +130,7 @@ func signatureOf(path, named string) (*string, error) {
 	if from == "" {
 		from = path + ".minisig"
 	}
-	text, err := daemon.ReadText("signature", from, maxSignature)
+	text, err := verb.ReadText("signature", from, maxSignature)
 	if errors.Is(err, fs.ErrNotExist) && named == "" {
 		return nil, nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
@@ -17,7 +18,7 @@ const exportMode = 0o644
 
 func (s commands) clone() *cobra.Command {
 	return s.Change(
-		daemon.Verb{
+		verb.Verb{
 			Use:     "clone NAME NEW",
 			Short:   "Give an image a second name, with switches of its own",
 			Example: "  mainstay image clone debian-12 web-base",
@@ -31,7 +32,7 @@ func (s commands) clone() *cobra.Command {
 
 func (s commands) rename() *cobra.Command {
 	return s.Change(
-		daemon.Verb{
+		verb.Verb{
 			Use:     "rename NAME NEW",
 			Short:   "Change an image's name",
 			Example: "  mainstay image rename debian-12 debian-12.5",
@@ -45,7 +46,7 @@ func (s commands) rename() *cobra.Command {
 
 func (s commands) lock() *cobra.Command {
 	return s.Change(
-		daemon.Verb{
+		verb.Verb{
 			Use:     "lock NAME",
 			Short:   "Let no new VM be made of an image",
 			Example: "  mainstay image lock debian-11",
@@ -59,7 +60,7 @@ func (s commands) lock() *cobra.Command {
 
 func (s commands) unlock() *cobra.Command {
 	return s.Change(
-		daemon.Verb{
+		verb.Verb{
 			Use:     "unlock NAME",
 			Short:   "Let VMs be made of an image again",
 			Example: "  mainstay image unlock debian-11",
@@ -72,7 +73,7 @@ func (s commands) unlock() *cobra.Command {
 }
 
 func (s commands) readOnly() *cobra.Command {
-	return s.Command(daemon.Verb{
+	return s.Command(verb.Verb{
 		Use: "read-only NAME on|off", Short: "Protect an image against change and removal, or lift that",
 		Example: "  mainstay image read-only debian-12 on\n  mainstay image read-only debian-12 off",
 	}, func(ctx context.Context, c *daemon.Call) error {
@@ -92,7 +93,7 @@ func (s commands) readOnly() *cobra.Command {
 }
 
 func (s commands) remove() *cobra.Command {
-	return s.Remove(daemon.Verb{
+	return s.Remove(verb.Verb{
 		Use: "remove NAME", Short: "Remove an image; one that VMs are made of stays on disk until they are gone",
 		Example: "  mainstay image remove debian-11\n  mainstay image remove debian-11 --yes",
 	}, "Remove the image %s?", "Removed the image %s.", func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
@@ -102,7 +103,7 @@ func (s commands) remove() *cobra.Command {
 
 func (s commands) clean() *cobra.Command {
 	return s.Command(
-		daemon.Verb{
+		verb.Verb{
 			Use:     "clean",
 			Short:   "Remove from disk what no image and no VM needs any more",
 			Example: "  mainstay image clean",
@@ -113,14 +114,14 @@ func (s commands) clean() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.Done(a, "Removed %s.", fmt.Sprintf("%d files with %s", v.Files, daemon.Bytes(v.Bytes)))
+			return c.Done(a, "Removed %s.", fmt.Sprintf("%d files with %s", v.Files, verb.Bytes(v.Bytes)))
 		},
 	)
 }
 
 func (s commands) export() *cobra.Command {
 	var force bool
-	cmd := s.Command(daemon.Verb{
+	cmd := s.Command(verb.Verb{
 		Use:     "export NAME FILE",
 		Short:   "Fetch the disk of an image as qcow2",
 		Example: "  mainstay image export debian-12 debian-12.qcow2\n  mainstay image export debian-12 - | zstd > debian-12.qcow2.zst",

@@ -16,6 +16,7 @@ import (
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/client"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
@@ -24,7 +25,7 @@ type commands struct{ *daemon.Session }
 
 // New returns the command `image` with all commands below it.
 func New(env client.Environment) *cobra.Command {
-	cmd := daemon.Group(
+	cmd := verb.Group(
 		"image", "Images of virtual machines: build, add, import, export, protect",
 		"  mainstay image build-demo\n  mainstay image import debian-12 debian-12-genericcloud-amd64.qcow2\n  mainstay image list",
 		"images",
@@ -42,9 +43,9 @@ whose hypervisor daemon answers at --url.
 }
 
 func (s commands) list() *cobra.Command {
-	return daemon.List(
+	return verb.List(
 		s.Session,
-		daemon.Verb{
+		verb.Verb{
 			Use:     "list",
 			Short:   "List images, by name",
 			Example: "  mainstay image list\n  mainstay image list --all -o json",
@@ -54,15 +55,15 @@ func (s commands) list() *cobra.Command {
 			Row: func(v hypervisorapi.Image) []any {
 				disk := ""
 				if v.VirtualSizeBytes > 0 {
-					disk = daemon.Bytes(v.VirtualSizeBytes)
+					disk = verb.Bytes(v.VirtualSizeBytes)
 				}
 				return []any{
-					v.Name, v.Kind, daemon.Bytes(v.SizeBytes), disk, signature(v), v.Locked, v.ReadOnly, v.AddedAt,
+					v.Name, v.Kind, verb.Bytes(v.SizeBytes), disk, signature(v), v.Locked, v.ReadOnly, v.AddedAt,
 					v.Source,
 				}
 			},
 		},
-		func(ctx context.Context, c *daemon.Call, p daemon.Page) (*http.Response, error) {
+		func(ctx context.Context, c *daemon.Call, p verb.Page) (*http.Response, error) {
 			return c.API.ListImages(ctx, &hypervisorapi.ListImagesParams{Limit: p.Limit, Cursor: p.Cursor})
 		},
 	)
@@ -80,7 +81,7 @@ func signature(v hypervisorapi.Image) string {
 
 func (s commands) show() *cobra.Command {
 	return s.Object(
-		daemon.Verb{
+		verb.Verb{
 			Use:     "show NAME",
 			Short:   "Show one image",
 			Example: "  mainstay image show demo\n  mainstay image show demo -o yaml",

@@ -2,21 +2,12 @@ package lb
 
 import (
 	"net/http"
-
-	"github.com/spf13/cobra"
+	"strings"
 
 	"github.com/mainstay-infra/mainstay/api/lb"
 	"github.com/mainstay-infra/mainstay/cli/client"
-	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
-
-// call is one run of a command.
-type call struct {
-	cmd  *cobra.Command
-	args []string
-	api  *lbapi.Client
-	out  *output.Printer
-}
 
 // Service describes the load balancer to package client.
 var Service = client.Service{
@@ -24,10 +15,33 @@ var Service = client.Service{
 	Name: "the load balancer", Flag: "--server", Start: "'mainstay serve lb'",
 	Hints: map[int]string{
 		http.StatusNotFound:           "'mainstay lb backends' shows what there is",
-		http.StatusUnauthorized:       "set LB_API_KEY, or name a file with the key: --api-key-file",
+		http.StatusUnauthorized:       "give a key with --token, --token-file or LB_API_KEY",
 		http.StatusForbidden:          "the key is a read-only one; changes need an admin key",
 		http.StatusServiceUnavailable: "'mainstay lb node' says what is wrong",
 	},
+}
+
+var api = verb.API[*lbapi.Client]{
+	Service: &Service, New: lbapi.NewClient, BasePath: lbapi.BasePath, Default: "http://127.0.0.1:9870",
+	ServerEnv: []string{"LB_SERVER"}, TokenEnv: []string{"LB_API_KEY"}, OldTokenFileFlag: "api-key-file", Token: plainKey,
+	Header: http.Header{"Content-Type": {"application/json"}}, // changes require it, even without a body
+}
+
+type call = verb.Call[*lbapi.Client]
+
+const keysHelp = `
+The key is the one of --token, else the one in the file of --token-file, else the first of LB_API_KEY, else, when the
+server runs on this machine, the one in .mainstay/credentials.json below the working directory, where "mainstay dev"
+leaves it.`
+
+// plainKey returns the first key of a value of the server's setting: KEY or id:NAME=KEY, several
+// separated by commas.
+func plainKey(setting string) string {
+	first, _, _ := strings.Cut(strings.TrimSpace(setting), ",")
+	if named, ok := strings.CutPrefix(first, "id:"); ok {
+		_, first, _ = strings.Cut(named, "=")
+	}
+	return strings.TrimSpace(first)
 }
 
 // read reads a response. It takes the results of a generated client's method.

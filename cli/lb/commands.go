@@ -15,6 +15,7 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/client"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
 // Commands returns the commands to add to `mainstay lb`.
@@ -47,28 +48,11 @@ func Commands(env client.Environment) []*cobra.Command {
 func command(
 	env client.Environment, use, short, long, example string, run func(ctx context.Context, c *call) error,
 ) *cobra.Command {
-	s := &session{env: env}
-	names := strings.Fields(use)[1:]
-	cmd := &cobra.Command{
+	s := verb.NewSession(env, &api)
+	cmd := s.Command(verb.Verb{
 		Use: use, Short: short, Long: short + ".\n\n" + strings.TrimSpace(long+"\n"+keysHelp), Example: example,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) < len(names) {
-				return exit.Usagef("%s is missing", names[len(args)])
-			}
-			if len(args) > len(names) {
-				return exit.Usagef("unexpected argument %q", args[len(names)])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			api, err := s.client()
-			if err != nil {
-				return err
-			}
-			return run(cmd.Context(), &call{cmd, args, api, output.NewPrinter(cmd.OutOrStdout(), s.format)})
-		},
-	}
-	s.addFlags(cmd)
+	}, run)
+	s.AddFlags(cmd)
 	return cmd
 }
 
@@ -80,7 +64,7 @@ func vips(env client.Environment) *cobra.Command {
 		"",
 		"  mainstay lb vips\n  mainstay lb vips --server https://node-3:9870 -o json",
 		func(ctx context.Context, c *call) error {
-			return list(c, vipColumns())(read(c.api.ListVIPs(ctx)))
+			return list(c, vipColumns())(read(c.API.ListVIPs(ctx)))
 		},
 	)
 }
@@ -93,7 +77,7 @@ func backends(env client.Environment) *cobra.Command {
 		"",
 		"  mainstay lb backends\n  mainstay lb backends -o yaml",
 		func(ctx context.Context, c *call) error {
-			return list(c, backendColumns())(read(c.api.ListBackends(ctx)))
+			return list(c, backendColumns())(read(c.API.ListBackends(ctx)))
 		},
 	)
 }
@@ -105,7 +89,7 @@ func list[T any](c *call, columns output.Columns[T]) func(client.Answer, error) 
 		if err != nil {
 			return err
 		}
-		l := output.NewList(c.out, columns)
+		l := output.NewList(c.Out, columns)
 		if err := l.Page(items); err != nil {
 			return err
 		}
@@ -124,11 +108,11 @@ func drain(
 		"BACKEND is an id, or ADDRESS:PORT as 'mainstay lb backends' shows it. "+long,
 		fmt.Sprintf("  mainstay lb %s 3\n  mainstay lb %s 10.0.0.12:8080", verb, verb),
 		func(ctx context.Context, c *call) error {
-			id, err := c.backendID(ctx, c.args[0])
+			id, err := backendID(ctx, c, c.Args[0])
 			if err != nil {
 				return err
 			}
-			return list(c, backendColumns())(read(send(ctx, c.api, id)))
+			return list(c, backendColumns())(read(send(ctx, c.API, id)))
 		},
 	)
 }
@@ -142,19 +126,19 @@ func weight(env client.Environment) *cobra.Command {
 		"BACKEND is an id, or ADDRESS:PORT as 'mainstay lb backends' shows it. WEIGHT is 1 to 1000; 0 goes back to the configured weight.\nThe override is gone after a restart of the daemon.",
 		"  mainstay lb weight 3 10\n  mainstay lb weight 10.0.0.12:8080 0\n  mainstay lb weight 3 10 --vip 192.0.2.10:80:tcp",
 		func(ctx context.Context, c *call) error {
-			n, err := strconv.Atoi(c.args[1])
+			n, err := strconv.Atoi(c.Args[1])
 			if err != nil || n < 0 || n > 1000 {
-				return exit.Usagef("WEIGHT must be a whole number from 0 to 1000, not %q", c.args[1])
+				return exit.Usagef("WEIGHT must be a whole number from 0 to 1000, not %q", c.Args[1])
 			}
-			id, err := c.backendID(ctx, c.args[0])
+			id, err := backendID(ctx, c, c.Args[0])
 			if err != nil {
 				return err
 			}
 			body := lbapi.Weight{Weight: n}
-			if c.cmd.Flags().Changed("vip") {
+			if c.Cmd.Flags().Changed("vip") {
 				body.Vip = &vip
 			}
-			return list(c, backendColumns())(read(c.api.SetWeight(ctx, id, body)))
+			return list(c, backendColumns())(read(c.API.SetWeight(ctx, id, body)))
 		},
 	)
 	cmd.Flags().StringVar(
@@ -164,7 +148,7 @@ func weight(env client.Environment) *cobra.Command {
 }
 
 // backendID returns the id of a backend that is given by id or address.
-func (c *call) backendID(ctx context.Context, name string) (string, error) {
+func backendID(ctx context.Context, c *call, name string) (string, error) {
 	if _, err := strconv.Atoi(name); err == nil {
 		return name, nil
 	}
@@ -172,7 +156,7 @@ func (c *call) backendID(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", exit.Usagef("BACKEND must be an id or ADDRESS:PORT, as in 3 or 10.0.0.12:8080, not %q", name)
 	}
-	rows, err := decode[[]lbapi.BackendRow](read(c.api.ListBackends(ctx)))
+	rows, err := decode[[]lbapi.BackendRow](read(c.API.ListBackends(ctx)))
 	if err != nil {
 		return "", err
 	}
@@ -196,17 +180,17 @@ func explain(env client.Environment) *cobra.Command {
 		"CLIENT is ADDRESS:PORT, VIP is ADDRESS:PORT:PROTOCOL, where the protocol may be left out if it is tcp.",
 		"  mainstay lb explain 198.51.100.7:40000 192.0.2.10:80\n  mainstay lb explain '[2001:db8::7]:40000' '[2001:db8::1]:53:udp'",
 		func(ctx context.Context, c *call) error {
-			vip := c.args[1]
+			vip := c.Args[1]
 			if _, err := netip.ParseAddrPort(vip); err == nil {
 				vip += ":tcp"
 			}
-			a, err := read(c.api.Explain(ctx, &lbapi.ExplainParams{Client: c.args[0], Vip: vip}))
+			a, err := read(c.API.Explain(ctx, &lbapi.ExplainParams{Client: c.Args[0], Vip: vip}))
 			e, err := decode[lbapi.Explanation](a, err)
 			if err != nil {
 				return err
 			}
-			return c.out.ObjectAs(a.Body, func() error {
-				_, err := fmt.Fprintln(c.out.Out, sentence(e))
+			return c.Out.ObjectAs(a.Body, func() error {
+				_, err := fmt.Fprintln(c.Out.Out, sentence(e))
 				return err
 			})
 		},
@@ -221,12 +205,12 @@ func node(env client.Environment) *cobra.Command {
 		"",
 		"  mainstay lb node\n  mainstay lb node -o json",
 		func(ctx context.Context, c *call) error {
-			a, err := read(c.api.GetNode(ctx))
+			a, err := read(c.API.GetNode(ctx))
 			n, err := decode[lbapi.Node](a, err)
 			if err != nil {
 				return err
 			}
-			return c.out.ObjectAs(a.Body, func() error { return c.out.Rows(nodeRows(c.out, n)) })
+			return c.Out.ObjectAs(a.Body, func() error { return c.Out.Rows(nodeRows(c.Out, n)) })
 		},
 	)
 }

@@ -11,11 +11,12 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/auditlog"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
 func (s commands) audit() *cobra.Command {
-	cmd := daemon.Group("audit", "The audit log: who changed what", "  mainstay vm audit list --limit 20")
+	cmd := verb.Group("audit", "The audit log: who changed what", "  mainstay vm audit list --limit 20")
 	cmd.AddCommand(s.auditList(), s.auditVerify(), s.auditAcknowledge())
 	return cmd
 }
@@ -23,9 +24,9 @@ func (s commands) audit() *cobra.Command {
 func (s commands) auditList() *cobra.Command {
 	var tenant string
 	var filter func() auditlog.Filter
-	cmd := daemon.List(
+	cmd := verb.List(
 		s.Session,
-		daemon.Verb{
+		verb.Verb{
 			Use:   "list",
 			Short: "List who changed what, newest first",
 			Example: "  mainstay vm audit list --limit 20\n  mainstay vm audit list --action vm.delete --from 24h\n" +
@@ -37,10 +38,10 @@ func (s commands) auditList() *cobra.Command {
 				return []any{v.Time, v.Actor, v.Action, v.Target, v.Tenant, v.Result, v.Message}
 			},
 		},
-		func(ctx context.Context, c *daemon.Call, p daemon.Page) (*http.Response, error) {
+		func(ctx context.Context, c *daemon.Call, p verb.Page) (*http.Response, error) {
 			f := filter()
 			return c.API.ListAudit(ctx, &hypervisorapi.ListAuditParams{
-				Limit: p.Limit, Cursor: p.Cursor, Tenant: daemon.Given(c, "tenant", tenant),
+				Limit: p.Limit, Cursor: p.Cursor, Tenant: verb.Given(c, "tenant", tenant),
 				Actor: f.Actor, Action: f.Action, Target: f.Target, Result: (*hypervisorapi.ListAuditParamsResult)(f.Result),
 				Q: f.Search, From: f.From, To: f.To,
 			})
@@ -53,7 +54,7 @@ func (s commands) auditList() *cobra.Command {
 
 func (s commands) auditVerify() *cobra.Command {
 	return s.Command(
-		daemon.Verb{
+		verb.Verb{
 			Use:     "verify",
 			Short:   "Check that the audit log is whole; fails when it is not",
 			Example: "  mainstay vm audit verify",
@@ -71,7 +72,7 @@ func (s commands) auditVerify() *cobra.Command {
 func (s commands) auditAcknowledge() *cobra.Command {
 	var note string
 	cmd := s.Command(
-		daemon.Verb{
+		verb.Verb{
 			Use:   "acknowledge ENTRY",
 			Short: "Say that the breaks of the audit log are known, which ends the alarm",
 			Long: "Say that the breaks of the audit log are known, up to the one that ENTRY records; audit verify shows its number. " +

@@ -10,6 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
@@ -17,7 +18,7 @@ import (
 const backupMode = 0o600
 
 func (s commands) backups() *cobra.Command {
-	cmd := daemon.Group("backup", "Backups of a VM's disk: create, list, restore, export",
+	cmd := verb.Group("backup", "Backups of a VM's disk: create, list, restore, export",
 		"  mainstay vm backup create web --incremental\n  mainstay vm backup list --vm web", "backups")
 	cmd.AddCommand(
 		s.backupCreate(), s.backupList(), s.backupShow(), s.backupDelete(), s.backupRestore(), s.backupExport(),
@@ -28,7 +29,7 @@ func (s commands) backups() *cobra.Command {
 func (s commands) backupCreate() *cobra.Command {
 	var incremental bool
 	var description string
-	cmd := s.Operation(daemon.Verb{
+	cmd := daemon.Operation(s.Session, verb.Verb{
 		Use:     "create VM",
 		Short:   "Copy a VM's disk to where backups are kept",
 		Long:    "Copy a VM's disk to where backups are kept, whole, or with --incremental what changed since the last backup.",
@@ -36,7 +37,7 @@ func (s commands) backupCreate() *cobra.Command {
 	}, daemon.OfVM(func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {
 		spec := hypervisorapi.BackupSpec{
 			Kind:        new(hypervisorapi.BackupKindFull),
-			Description: daemon.Given(c, "description", description),
+			Description: verb.Given(c, "description", description),
 		}
 		if incremental {
 			spec.Kind = new(hypervisorapi.BackupKindIncremental)
@@ -58,9 +59,9 @@ func (s commands) backupCreate() *cobra.Command {
 
 func (s commands) backupList() *cobra.Command {
 	var vm string
-	cmd := daemon.List(
+	cmd := verb.List(
 		s.Session,
-		daemon.Verb{
+		verb.Verb{
 			Use:     "list",
 			Short:   "List backups, newest first",
 			Example: "  mainstay vm backup list\n  mainstay vm backup list --vm web",
@@ -73,15 +74,15 @@ func (s commands) backupList() *cobra.Command {
 					parent = *v.ParentId
 				}
 				return []any{
-					v.Id, v.VmName, v.Kind, daemon.Bytes(v.SizeBytes), daemon.Bytes(v.VirtualSizeBytes),
+					v.Id, v.VmName, v.Kind, verb.Bytes(v.SizeBytes), verb.Bytes(v.VirtualSizeBytes),
 					v.CreatedAt, parent, v.Description,
 				}
 			},
 		},
-		func(ctx context.Context, c *daemon.Call, p daemon.Page) (*http.Response, error) {
+		func(ctx context.Context, c *daemon.Call, p verb.Page) (*http.Response, error) {
 			params := &hypervisorapi.ListBackupsParams{Limit: p.Limit, Cursor: p.Cursor}
 			if vm != "" {
-				id, err := c.VMID(ctx, vm)
+				id, err := daemon.VMID(ctx, c, vm)
 				if err != nil {
 					return nil, err
 				}
@@ -95,7 +96,7 @@ func (s commands) backupList() *cobra.Command {
 }
 
 func (s commands) backupShow() *cobra.Command {
-	return s.Object(daemon.Verb{Use: "show ID", Short: "Show one backup", Example: "  mainstay vm backup show ID"},
+	return s.Object(verb.Verb{Use: "show ID", Short: "Show one backup", Example: "  mainstay vm backup show ID"},
 		func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
 			return c.API.GetBackup(ctx, c.Args[0])
 		})
@@ -103,7 +104,7 @@ func (s commands) backupShow() *cobra.Command {
 
 func (s commands) backupDelete() *cobra.Command {
 	return s.Remove(
-		daemon.Verb{
+		verb.Verb{
 			Use:     "delete ID",
 			Short:   "Remove a backup that no later one builds on",
 			Example: "  mainstay vm backup delete ID --yes",
@@ -119,18 +120,18 @@ func (s commands) backupDelete() *cobra.Command {
 func (s commands) backupRestore() *cobra.Command {
 	var name, into string
 	var yes bool
-	cmd := s.Command(daemon.Verb{
+	cmd := s.Command(verb.Verb{
 		Use:     "restore ID",
 		Short:   "Make a VM of a backup, or put the disk of a VM back",
 		Long:    "Make a VM of a backup with --name, or with --into put the disk of a VM back, which is stopped and loses what its disk holds.",
 		Example: "  mainstay vm backup restore ID --name web-2\n  mainstay vm backup restore ID --into web",
 	}, func(ctx context.Context, c *daemon.Call) error {
-		request := hypervisorapi.Restore{Name: daemon.Given(c, "name", name)}
+		request := hypervisorapi.Restore{Name: verb.Given(c, "name", name)}
 		if (name == "") == (into == "") {
 			return exit.Usagef("give either --name for a new VM, or --into for one that there is")
 		}
 		if into != "" {
-			id, err := c.VMID(ctx, into)
+			id, err := daemon.VMID(ctx, c, into)
 			if err != nil {
 				return err
 			}
@@ -139,21 +140,21 @@ func (s commands) backupRestore() *cobra.Command {
 			}
 			request.Vm = &id
 		}
-		return c.Follow(ctx, func() (*http.Response, error) { return c.API.RestoreBackup(ctx, c.Args[0], nil, request) },
+		return daemon.Follow(ctx, c, func() (*http.Response, error) { return c.API.RestoreBackup(ctx, c.Args[0], nil, request) },
 			func(*daemon.Call, hypervisorapi.Operation) string {
 				return fmt.Sprintf("%s has the disk of the backup %s; it is stopped.", name+into, c.Args[0])
 			})
 	})
 	cmd.Flags().StringVar(&name, "name", "", "name of the new VM")
 	cmd.Flags().StringVar(&into, "into", "", "VM whose disk is replaced")
-	daemon.YesFlag(cmd, &yes)
+	verb.YesFlag(cmd, &yes)
 	daemon.FollowFlag(cmd)
 	return cmd
 }
 
 func (s commands) backupExport() *cobra.Command {
 	var force bool
-	cmd := s.Command(daemon.Verb{
+	cmd := s.Command(verb.Verb{
 		Use: "export ID FILE", Short: "Fetch a backup's disk whole, as one qcow2 image",
 		Example: "  mainstay vm backup export ID web.qcow2\n  mainstay vm backup export ID - | zstd > web.qcow2.zst",
 	}, func(ctx context.Context, c *daemon.Call) error {

@@ -9,20 +9,21 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 	"github.com/mainstay-infra/mainstay/cli/vm/spec"
 )
 
 func (s commands) clone() *cobra.Command {
 	var linked bool
-	cmd := s.Operation(daemon.Verb{
+	cmd := daemon.Operation(s.Session, verb.Verb{
 		Use:     "clone VM NAME",
 		Short:   "Make a VM with a copy of another's disk",
 		Long:    "Make a VM with a copy of another's disk. With --linked the two share what neither changes; that takes a VM that is stopped.",
 		Example: "  mainstay vm clone web web-2\n  mainstay vm clone web web-3 --linked",
 	}, daemon.OfVM(func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {
 		return c.API.CloneVM(
-			ctx, id, nil, hypervisorapi.CloneSpec{Name: c.Args[1], Linked: daemon.Given(c, "linked", linked)},
+			ctx, id, nil, hypervisorapi.CloneSpec{Name: c.Args[1], Linked: verb.Given(c, "linked", linked)},
 		)
 	}), func(c *daemon.Call, _ hypervisorapi.Operation) string {
 		return fmt.Sprintf("%s is a copy of %s; it is stopped.", c.Args[1], c.Args[0])
@@ -33,7 +34,7 @@ func (s commands) clone() *cobra.Command {
 
 func (s commands) resize() *cobra.Command {
 	size := spec.GiB()
-	return s.Command(daemon.Verb{
+	return s.Command(verb.Verb{
 		Use: "resize VM SIZE", Short: "Make a VM's system disk larger, also while it runs",
 		Long:    "Make a VM's system disk larger, also while it runs. SIZE is in GiB, or has a unit: 40, 40G, 1T.",
 		Example: "  mainstay vm resize web 40\n  mainstay vm resize web 1T",
@@ -41,7 +42,7 @@ func (s commands) resize() *cobra.Command {
 		if err := size.Set(c.Args[1]); err != nil {
 			return exit.Usagef("SIZE %w", err)
 		}
-		id, err := c.VMID(ctx, c.Args[0])
+		id, err := daemon.VMID(ctx, c, c.Args[0])
 		if err != nil {
 			return err
 		}

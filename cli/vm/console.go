@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
@@ -19,7 +20,7 @@ import (
 const detachKey = 0x1d
 
 func (s commands) console() *cobra.Command {
-	return s.Command(daemon.Verb{
+	return s.Command(verb.Verb{
 		Use:   "console VM",
 		Short: "Attach a VM's serial console to this terminal",
 		Long: `Attach a VM's serial console to this terminal. Ctrl-] detaches; everything else goes to the
@@ -28,7 +29,7 @@ guest. The most recent output is shown first.
 Without a terminal, standard input goes to the guest unchanged.`,
 		Example: "  mainstay vm console web\n  mainstay vm console web < script.txt > log.txt",
 	}, func(ctx context.Context, c *daemon.Call) error {
-		id, err := c.VMID(ctx, c.Args[0])
+		id, err := daemon.VMID(ctx, c, c.Args[0])
 		if err != nil {
 			return err
 		}
@@ -51,7 +52,7 @@ var errDetached = errors.New("detached")
 // attach shows a VM's console until the VM or the user ends it. detached reports whether it was the
 // user.
 func attach(ctx context.Context, c *daemon.Call, id, name string) (detached bool, err error) {
-	conn, err := c.Socket(ctx, "v1/vms/"+id+"/console")
+	conn, err := daemon.Socket(ctx, c, "v1/vms/"+id+"/console")
 	if err != nil {
 		return false, err
 	}

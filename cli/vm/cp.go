@@ -16,11 +16,12 @@ import (
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
 func (s commands) cp() *cobra.Command {
-	return s.Command(daemon.Verb{
+	return s.Command(verb.Verb{
 		Use:   "cp FROM TO",
 		Short: "Copy a file into a guest or out of it, by its agent",
 		Long: `Copy a file into or out of a guest through its agent, with its permissions. One of FROM and TO is VM:/PATH, the other a
@@ -59,7 +60,7 @@ func send(ctx context.Context, c *daemon.Call, local, vm, to string) error {
 	if strings.HasSuffix(to, "/") {
 		to = path.Join(to, filepath.Base(local))
 	}
-	id, err := c.VMID(ctx, vm)
+	id, err := daemon.VMID(ctx, c, vm)
 	if err != nil {
 		return err
 	}
@@ -81,7 +82,7 @@ func send(ctx context.Context, c *daemon.Call, local, vm, to string) error {
 			output.Escape(file.Sha256), source.Sum(),
 		)
 	}
-	return c.Done(a, "%s:%s has %s.", vm, to, daemon.Bytes(file.Size))
+	return c.Done(a, "%s:%s has %s.", vm, to, verb.Bytes(file.Size))
 }
 
 // fetch copies a file from a guest.
@@ -92,7 +93,7 @@ func fetch(ctx context.Context, c *daemon.Call, vm, from, local string) error {
 	if info, err := os.Stat(local); err == nil && info.IsDir() || strings.HasSuffix(local, "/") {
 		local = filepath.Join(local, path.Base(from))
 	}
-	id, err := c.VMID(ctx, vm)
+	id, err := daemon.VMID(ctx, c, vm)
 	if err != nil {
 		return err
 	}
@@ -107,7 +108,7 @@ func fetch(ctx context.Context, c *daemon.Call, vm, from, local string) error {
 	if err != nil {
 		return err
 	}
-	return c.Say("%s has %s.", local, daemon.Bytes(n))
+	return c.Say("%s has %s.", local, verb.Bytes(n))
 }
 
 // modeOf returns the permissions of the guest's file. A guest is not trusted with other mode bits.

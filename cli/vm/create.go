@@ -8,6 +8,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 	"github.com/mainstay-infra/mainstay/cli/vm/spec"
 )
@@ -15,7 +16,7 @@ import (
 func (s commands) create() *cobra.Command {
 	var flags spec.Flags
 	var w waiting
-	cmd := s.Command(daemon.Verb{
+	cmd := s.Command(verb.Verb{
 		Use: "create [NAME]", Short: "Make a VM; it is stopped unless --start is given",
 		Long: `Create a VM. It stays stopped unless --start is given.
 

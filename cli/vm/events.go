@@ -13,6 +13,7 @@ import (
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
@@ -22,7 +23,7 @@ const watchedEvents = 100
 func (s commands) events() *cobra.Command {
 	var watch bool
 	var interval time.Duration
-	cmd := daemon.List(s.Session, daemon.Verb{
+	cmd := verb.List(s.Session, verb.Verb{
 		Use:   "events VM",
 		Short: "List what happened to a VM, newest first; or watch it happen",
 		Long: `List what happened to a VM, newest first; the last 1,000 events are kept. With --watch the latest are printed oldest first,
@@ -31,8 +32,8 @@ then new ones as they come, until Ctrl-C.`,
 	}, output.Columns[hypervisorapi.Event]{
 		Heads: []string{"TIME", "KIND", "ACTOR", "MESSAGE"},
 		Row:   func(v hypervisorapi.Event) []any { return []any{v.At, v.Kind, actor(v), v.Message} },
-	}, func(ctx context.Context, c *daemon.Call, p daemon.Page) (*http.Response, error) {
-		id, err := c.VMID(ctx, c.Args[0])
+	}, func(ctx context.Context, c *daemon.Call, p verb.Page) (*http.Response, error) {
+		id, err := daemon.VMID(ctx, c, c.Args[0])
 		if err != nil {
 			return nil, err
 		}
@@ -42,7 +43,7 @@ then new ones as they come, until Ctrl-C.`,
 	cmd.Flags().DurationVar(&interval, "interval", 2*time.Second, "how often to look, with --watch")
 	list := cmd.RunE
 	watching := s.Command(
-		daemon.Verb{Use: cmd.Use},
+		verb.Verb{Use: cmd.Use},
 		func(ctx context.Context, c *daemon.Call) error { return watchEvents(ctx, c, interval) },
 	).RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -67,7 +68,7 @@ func actor(e hypervisorapi.Event) string {
 // watchEvents prints events as they occur. Events have no ids, so those of the previous poll are
 // recognized by their whole content.
 func watchEvents(ctx context.Context, c *daemon.Call, interval time.Duration) error {
-	id, err := c.VMID(ctx, c.Args[0])
+	id, err := daemon.VMID(ctx, c, c.Args[0])
 	if err != nil {
 		return err
 	}

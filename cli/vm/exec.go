@@ -15,6 +15,7 @@ import (
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
@@ -27,7 +28,7 @@ const (
 
 // execution holds the flags for running a program.
 type execution struct {
-	env     daemon.Pairs
+	env     verb.Pairs
 	cwd     string
 	limit   time.Duration
 	noStdin bool
@@ -35,7 +36,7 @@ type execution struct {
 
 func (s commands) exec() *cobra.Command {
 	var e execution
-	cmd := s.Command(daemon.Verb{
+	cmd := s.Command(verb.Verb{
 		Use:   "exec VM PROGRAM...",
 		Short: "Run a program in a guest, by its agent",
 		Long: `Run a program in a guest through its agent, and exit with the program's exit code (128 plus the number of the signal
@@ -59,7 +60,7 @@ func (e *execution) run(ctx context.Context, c *daemon.Call) error {
 	}
 	request := hypervisorapi.Exec{
 		Argv:           c.Args[1:],
-		Cwd:            daemon.Given(c, "cwd", e.cwd),
+		Cwd:            verb.Given(c, "cwd", e.cwd),
 		Stream:         new(true),
 		TimeoutSeconds: new(int(e.limit / time.Second)),
 	}
@@ -73,7 +74,7 @@ func (e *execution) run(ctx context.Context, c *daemon.Call) error {
 	if input != "" {
 		request.Stdin = &input
 	}
-	id, err := c.VMID(ctx, c.Args[0])
+	id, err := daemon.VMID(ctx, c, c.Args[0])
 	if err != nil {
 		return err
 	}

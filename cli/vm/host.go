@@ -8,12 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
 func (s commands) host() *cobra.Command {
 	return s.Command(
-		daemon.Verb{
+		verb.Verb{
 			Use:     "host",
 			Short:   "Show what the host can run, and what is left of it",
 			Example: "  mainstay vm host\n  mainstay vm host -o json",
@@ -50,15 +51,15 @@ func hostRows(h hypervisorapi.Host) [][]any {
 }
 
 func (s commands) whoami() *cobra.Command {
-	return s.Object(daemon.Verb{Use: "whoami", Short: "Show whose token this is", Example: "  mainstay vm whoami"},
+	return s.Object(verb.Verb{Use: "whoami", Short: "Show whose token this is", Example: "  mainstay vm whoami"},
 		func(ctx context.Context, c *daemon.Call) (*http.Response, error) { return c.API.GetMe(ctx) })
 }
 
 func (s commands) ping() *cobra.Command {
 	return s.Command(
-		daemon.Verb{Use: "ping VM", Short: "Ask the agent in a guest for an answer", Example: "  mainstay vm ping web"},
+		verb.Verb{Use: "ping VM", Short: "Ask the agent in a guest for an answer", Example: "  mainstay vm ping web"},
 		func(ctx context.Context, c *daemon.Call) error {
-			id, err := c.VMID(ctx, c.Args[0])
+			id, err := daemon.VMID(ctx, c, c.Args[0])
 			if err != nil {
 				return err
 			}

@@ -10,16 +10,17 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
 // verb returns a command that changes a VM and reports when it is done. doing is shown while it
 // runs; in doing and done, %s stands for the VM as the user named it.
 func (s commands) verb(
-	v daemon.Verb, doing, done string, r func(context.Context, *daemon.Call, string) (*http.Response, error),
+	v verb.Verb, doing, done string, r func(context.Context, *daemon.Call, string) (*http.Response, error),
 ) *cobra.Command {
 	return s.Command(v, func(ctx context.Context, c *daemon.Call) error {
-		id, err := c.VMID(ctx, c.Args[0])
+		id, err := daemon.VMID(ctx, c, c.Args[0])
 		if err != nil {
 			return err
 		}
@@ -36,14 +37,14 @@ func (s commands) verb(
 
 func (s commands) start() *cobra.Command {
 	var w waiting
-	cmd := s.Command(daemon.Verb{
+	cmd := s.Command(verb.Verb{
 		Use: "start VM", Short: "Start a VM",
 		Example: "  mainstay vm start web\n  mainstay vm start web --wait agent && mainstay vm exec web -- uname -a",
 	}, func(ctx context.Context, c *daemon.Call) error {
 		if err := w.check(); err != nil {
 			return err
 		}
-		id, err := c.VMID(ctx, c.Args[0])
+		id, err := daemon.VMID(ctx, c, c.Args[0])
 		if err != nil {
 			return err
 		}
@@ -67,7 +68,7 @@ func (s commands) start() *cobra.Command {
 func (s commands) stop() *cobra.Command {
 	var grace time.Duration
 	var force bool
-	cmd := s.verb(daemon.Verb{
+	cmd := s.verb(verb.Verb{
 		Use: "stop VM", Short: "Ask the guest to shut down, and end the VM when its time of grace is over",
 		Example: "  mainstay vm stop web\n  mainstay vm stop web --grace 2m\n  mainstay vm stop web --force",
 	}, "Stopping %s", "%s is stopped.", func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {
@@ -75,8 +76,8 @@ func (s commands) stop() *cobra.Command {
 			return nil, exit.Usagef("--grace must be between 0 and 1h, not %s", grace)
 		}
 		return c.Slow.StopVM(ctx, id, hypervisorapi.Stop{
-			GraceSeconds: daemon.Given(c, "grace", int(grace.Round(time.Second)/time.Second)),
-			Force:        daemon.Given(c, "force", force),
+			GraceSeconds: verb.Given(c, "grace", int(grace.Round(time.Second)/time.Second)),
+			Force:        verb.Given(c, "force", force),
 		})
 	})
 	cmd.Flags().DurationVar(&grace, "grace", 30*time.Second, "how long the guest may take to shut down")
@@ -86,7 +87,7 @@ func (s commands) stop() *cobra.Command {
 
 func (s commands) pause() *cobra.Command {
 	return s.verb(
-		daemon.Verb{Use: "pause VM", Short: "Halt a VM's processors", Example: "  mainstay vm pause web"},
+		verb.Verb{Use: "pause VM", Short: "Halt a VM's processors", Example: "  mainstay vm pause web"},
 		"Pausing %s",
 		"%s is paused.",
 		func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {
@@ -97,7 +98,7 @@ func (s commands) pause() *cobra.Command {
 
 func (s commands) resume() *cobra.Command {
 	return s.verb(
-		daemon.Verb{Use: "resume VM", Short: "Let a paused VM go on", Example: "  mainstay vm resume web"},
+		verb.Verb{Use: "resume VM", Short: "Let a paused VM go on", Example: "  mainstay vm resume web"},
 		"Resuming %s",
 		"%s is running.",
 		func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {
@@ -108,7 +109,7 @@ func (s commands) resume() *cobra.Command {
 
 func (s commands) enable() *cobra.Command {
 	return s.verb(
-		daemon.Verb{
+		verb.Verb{
 			Use:     "enable VM",
 			Short:   "Start a VM whenever the host starts",
 			Example: "  mainstay vm enable web",
@@ -123,7 +124,7 @@ func (s commands) enable() *cobra.Command {
 
 func (s commands) disable() *cobra.Command {
 	return s.verb(
-		daemon.Verb{Use: "disable VM", Short: "Do not start a VM with the host", Example: "  mainstay vm disable web"},
+		verb.Verb{Use: "disable VM", Short: "Do not start a VM with the host", Example: "  mainstay vm disable web"},
 		"Disabling %s",
 		"%s does not start with the host.",
 		func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {
@@ -134,11 +135,11 @@ func (s commands) disable() *cobra.Command {
 
 func (s commands) delete() *cobra.Command {
 	var yes bool
-	cmd := s.Command(daemon.Verb{
+	cmd := s.Command(verb.Verb{
 		Use: "delete VM", Short: "Stop a VM at once and remove it with its disks and snapshots; its backups stay",
 		Example: "  mainstay vm delete web\n  mainstay vm delete web --yes",
 	}, func(ctx context.Context, c *daemon.Call) error {
-		id, err := c.VMID(ctx, c.Args[0])
+		id, err := daemon.VMID(ctx, c, c.Args[0])
 		if err != nil {
 			return err
 		}
@@ -150,7 +151,7 @@ func (s commands) delete() *cobra.Command {
 		}
 		return c.Say("Deleted the VM %s.", c.Args[0])
 	})
-	daemon.YesFlag(cmd, &yes)
+	verb.YesFlag(cmd, &yes)
 	return cmd
 }
 

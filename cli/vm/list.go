@@ -9,13 +9,14 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
 func (s commands) list() *cobra.Command {
 	var tenant, state string
-	var labels daemon.Pairs
-	cmd := daemon.List(s.Session, daemon.Verb{
+	var labels verb.Pairs
+	cmd := verb.List(s.Session, verb.Verb{
 		Use: "list", Short: "List VMs, oldest first",
 		Example: "  mainstay vm list --state running\n  mainstay vm list --label role=web --all -o json",
 	}, output.Columns[hypervisorapi.VM]{
@@ -28,9 +29,9 @@ func (s commands) list() *cobra.Command {
 				v.Tenant, v.CreatedAt, v.Id,
 			}
 		},
-	}, func(ctx context.Context, c *daemon.Call, p daemon.Page) (*http.Response, error) {
+	}, func(ctx context.Context, c *daemon.Call, p verb.Page) (*http.Response, error) {
 		params := &hypervisorapi.ListVMsParams{Limit: p.Limit, Cursor: p.Cursor,
-			Tenant: daemon.Given(c, "tenant", tenant), State: daemon.Given(c, "state", hypervisorapi.State(state))}
+			Tenant: verb.Given(c, "tenant", tenant), State: verb.Given(c, "state", hypervisorapi.State(state))}
 		if len(labels) > 0 {
 			params.Label = new(labels.List())
 		}
@@ -51,7 +52,7 @@ func disk(v hypervisorapi.VM) string {
 }
 
 func (s commands) show() *cobra.Command {
-	return s.Object(daemon.Verb{
+	return s.Object(verb.Verb{
 		Use: "show VM", Short: "Show one VM",
 		Example: "  mainstay vm show web\n  mainstay vm show web -o yaml",
 	}, daemon.OfVM(func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
@@ -21,7 +22,7 @@ const drawnSamples = 40
 func (s commands) metrics() *cobra.Command {
 	var watch bool
 	var interval time.Duration
-	cmd := s.Command(daemon.Verb{
+	cmd := s.Command(verb.Verb{
 		Use:   "metrics VM",
 		Short: "Show what a VM uses now, or watch it",
 		Long: `Show what a VM uses now: processor time since it started, memory resident on the host, and what went to and from disk and
@@ -31,7 +32,7 @@ network. With --watch what it uses a second is drawn until Ctrl-C, or printed li
 		if interval <= 0 {
 			return exit.Usagef("--interval must be more than 0")
 		}
-		id, err := c.VMID(ctx, c.Args[0])
+		id, err := daemon.VMID(ctx, c, c.Args[0])
 		if err != nil {
 			return err
 		}
@@ -53,11 +54,11 @@ network. With --watch what it uses a second is drawn until Ctrl-C, or printed li
 func metricsRows(m hypervisorapi.VMMetrics) [][]any {
 	return [][]any{
 		{"Processor time", fmt.Sprintf("%.2f s", m.CpuSeconds)},
-		{"Memory", daemon.Bytes(m.MemoryBytes)},
-		{"Disk read", daemon.Bytes(m.DiskReadBytes)},
-		{"Disk written", daemon.Bytes(m.DiskWrittenBytes)},
-		{"Network received", daemon.Bytes(m.NetReceivedBytes)},
-		{"Network sent", daemon.Bytes(m.NetSentBytes)},
+		{"Memory", verb.Bytes(m.MemoryBytes)},
+		{"Disk read", verb.Bytes(m.DiskReadBytes)},
+		{"Disk written", verb.Bytes(m.DiskWrittenBytes)},
+		{"Network received", verb.Bytes(m.NetReceivedBytes)},
+		{"Network sent", verb.Bytes(m.NetSentBytes)},
 		{"At", m.At},
 	}
 }
@@ -71,7 +72,7 @@ type series struct {
 }
 
 func metricsSeries() []*series {
-	rate := func(n int64) string { return daemon.Bytes(n) + "/s" }
+	rate := func(n int64) string { return verb.Bytes(n) + "/s" }
 	return []*series{
 		{name: "Processors", show: func(n int64) string { return fmt.Sprintf("%.1f%%", float64(n)/10) },
 			rate: func(a, b hypervisorapi.VMMetrics) float64 { return float64(b.CpuSeconds-a.CpuSeconds) * 1000 }},
@@ -148,7 +149,7 @@ func drawMetrics(c *daemon.Call, a daemon.Answer, now hypervisorapi.VMMetrics, a
 		return 0, c.Out.Line(a.Body, func() string {
 			parts := []string{
 				now.At.UTC().Format(time.RFC3339),
-				"memory=" + strings.ReplaceAll(daemon.Bytes(now.MemoryBytes), " ", ""),
+				"memory=" + strings.ReplaceAll(verb.Bytes(now.MemoryBytes), " ", ""),
 			}
 			for _, s := range all {
 				parts = append(
@@ -159,7 +160,7 @@ func drawMetrics(c *daemon.Call, a daemon.Answer, now hypervisorapi.VMMetrics, a
 			return output.Escape(strings.Join(parts, " "))
 		})
 	}
-	lines := []string{fmt.Sprintf("%-13s %s", "Memory", daemon.Bytes(now.MemoryBytes))}
+	lines := []string{fmt.Sprintf("%-13s %s", "Memory", verb.Bytes(now.MemoryBytes))}
 	for _, s := range all {
 		lines = append(lines, fmt.Sprintf("%-13s %-12s %s", s.name, s.latest(), output.Sparkline(s.values)))
 	}

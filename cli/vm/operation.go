@@ -9,18 +9,19 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
 func (s commands) operations() *cobra.Command {
-	cmd := daemon.Group(
+	cmd := verb.Group(
 		"operation", "What takes long: backups, restores, clones, new images",
 		"  mainstay vm operation list\n  mainstay vm operation cancel ID", "operations", "op",
 	)
 	cmd.AddCommand(
-		daemon.List(
+		verb.List(
 			s.Session,
-			daemon.Verb{
+			verb.Verb{
 				Use:     "list",
 				Short:   "List operations under way, and those that ended within a day, newest first",
 				Example: "  mainstay vm operation list",
@@ -34,16 +35,16 @@ func (s commands) operations() *cobra.Command {
 					}
 				},
 			},
-			func(ctx context.Context, c *daemon.Call, p daemon.Page) (*http.Response, error) {
+			func(ctx context.Context, c *daemon.Call, p verb.Page) (*http.Response, error) {
 				return c.API.ListOperations(ctx, &hypervisorapi.ListOperationsParams{Limit: p.Limit, Cursor: p.Cursor})
 			},
 		),
-		s.Object(daemon.Verb{Use: "show ID", Short: "Show one operation", Example: "  mainstay vm operation show ID"},
+		s.Object(verb.Verb{Use: "show ID", Short: "Show one operation", Example: "  mainstay vm operation show ID"},
 			func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
 				return c.API.GetOperation(ctx, c.Args[0], &hypervisorapi.GetOperationParams{})
 			}),
 		s.Change(
-			daemon.Verb{
+			verb.Verb{
 				Use:     "cancel ID",
 				Short:   "Ask an operation to end; what it did so far is undone",
 				Example: "  mainstay vm operation cancel ID",

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 	"github.com/mainstay-infra/mainstay/cli/vm/spec"
 )
@@ -36,7 +37,7 @@ func (s commands) run() *cobra.Command {
 	var flags spec.Flags
 	var name string
 	a := attempt{}
-	cmd := s.Command(daemon.Verb{
+	cmd := s.Command(verb.Verb{
 		Use:   "run IMAGE",
 		Short: "Make a VM of an image, start it, and attach its console",
 		Long: `Create a VM from an image, start it, and attach its console to this terminal. IMAGE is a name in the catalog or an

@@ -8,11 +8,12 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
 func (s commands) snapshots() *cobra.Command {
-	cmd := daemon.Group(
+	cmd := verb.Group(
 		"snapshot", "Snapshots of a VM's disk, or of the disk and memory: create, list, revert, delete",
 		"  mainstay vm snapshot create web before-upgrade\n  mainstay vm snapshot revert web before-upgrade",
 		"snapshots",
@@ -24,12 +25,12 @@ func (s commands) snapshots() *cobra.Command {
 func (s commands) snapshotCreate() *cobra.Command {
 	var full bool
 	var description string
-	cmd := s.Change(daemon.Verb{
+	cmd := s.Change(verb.Verb{
 		Use:     "create VM NAME",
 		Short:   "Keep a VM's disk as it is now, and with --full its memory and devices too",
 		Example: "  mainstay vm snapshot create web before-upgrade\n  mainstay vm snapshot create web warm --full --description 'caches filled'",
 	}, "Made the snapshot %s.", daemon.OfVM(func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {
-		spec := hypervisorapi.SnapshotSpec{Name: c.Args[1], Description: daemon.Given(c, "description", description)}
+		spec := hypervisorapi.SnapshotSpec{Name: c.Args[1], Description: verb.Given(c, "description", description)}
 		if full {
 			spec.Kind = new(hypervisorapi.SnapshotKindFull)
 		}
@@ -41,9 +42,9 @@ func (s commands) snapshotCreate() *cobra.Command {
 }
 
 func (s commands) snapshotList() *cobra.Command {
-	return daemon.List(
+	return verb.List(
 		s.Session,
-		daemon.Verb{
+		verb.Verb{
 			Use:     "list VM",
 			Short:   "List a VM's snapshots, oldest first",
 			Example: "  mainstay vm snapshot list web",
@@ -51,11 +52,11 @@ func (s commands) snapshotList() *cobra.Command {
 		output.Columns[hypervisorapi.Snapshot]{
 			Heads: []string{"NAME", "KIND", "MEMORY", "CREATED", "DESCRIPTION"},
 			Row: func(v hypervisorapi.Snapshot) []any {
-				return []any{v.Name, v.Kind, daemon.Bytes(v.MemoryBytes), v.CreatedAt, v.Description}
+				return []any{v.Name, v.Kind, verb.Bytes(v.MemoryBytes), v.CreatedAt, v.Description}
 			},
 		},
-		func(ctx context.Context, c *daemon.Call, _ daemon.Page) (*http.Response, error) {
-			id, err := c.VMID(ctx, c.Args[0])
+		func(ctx context.Context, c *daemon.Call, _ verb.Page) (*http.Response, error) {
+			id, err := daemon.VMID(ctx, c, c.Args[0])
 			if err != nil {
 				return nil, err
 			}
@@ -66,13 +67,13 @@ func (s commands) snapshotList() *cobra.Command {
 
 func (s commands) snapshotRevert() *cobra.Command {
 	var yes bool
-	cmd := s.Command(daemon.Verb{
+	cmd := s.Command(verb.Verb{
 		Use:     "revert VM NAME",
 		Short:   "Put a VM back to a snapshot",
 		Long:    "Put a VM back to a snapshot: what it did since is lost. A disk snapshot takes a VM that is stopped; a full one leaves it running.",
 		Example: "  mainstay vm snapshot revert web before-upgrade\n  mainstay vm snapshot revert web warm --yes",
 	}, func(ctx context.Context, c *daemon.Call) error {
-		id, err := c.VMID(ctx, c.Args[0])
+		id, err := daemon.VMID(ctx, c, c.Args[0])
 		if err != nil {
 			return err
 		}
@@ -88,13 +89,13 @@ func (s commands) snapshotRevert() *cobra.Command {
 		}
 		return c.Done(a, "%s is as in the snapshot %s; it is %s.", c.Args[0], c.Args[1], vm.State)
 	})
-	daemon.YesFlag(cmd, &yes)
+	verb.YesFlag(cmd, &yes)
 	return cmd
 }
 
 func (s commands) snapshotDelete() *cobra.Command {
 	return s.Remove(
-		daemon.Verb{
+		verb.Verb{
 			Use:     "delete VM NAME",
 			Short:   "Remove a snapshot",
 			Example: "  mainstay vm snapshot delete web before-upgrade --yes",

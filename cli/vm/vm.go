@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mainstay-infra/mainstay/cli/client"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
@@ -26,7 +27,7 @@ type commands struct{ *daemon.Session }
 
 // New returns the command `vm` with all commands below it.
 func New(env client.Environment) *cobra.Command {
-	cmd := daemon.Group(
+	cmd := verb.Group(
 		"vm", "Run virtual machines: create, consoles, files, snapshots, backups",
 		"  mainstay image build-demo && mainstay vm run demo\n  mainstay vm list --state running\n  mainstay vm exec web -- uname -a",
 		"vms",

@@ -12,25 +12,26 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
 func (s commands) vnc() *cobra.Command {
 	var listen string
-	cmd := s.Command(daemon.Verb{
+	cmd := s.Command(verb.Verb{
 		Use:   "vnc VM",
 		Short: "Open a local port for a VNC viewer to the VM's screen",
 		Long: `Open a local port through which a VNC viewer shows the VM's screen, until Ctrl-C. Anyone who can reach the port can use
 the screen, so only this machine can, unless --listen says otherwise.`,
 		Example: "  mainstay vm vnc web\n  mainstay vm vnc web --listen 127.0.0.1:5901",
 	}, func(ctx context.Context, c *daemon.Call) error {
-		id, err := c.VMID(ctx, c.Args[0])
+		id, err := daemon.VMID(ctx, c, c.Args[0])
 		if err != nil {
 			return err
 		}
 		path := "v1/vms/" + id + "/vnc"
 		// Connect once first, so that a VM without a screen is reported here and not in the viewer.
-		first, err := c.Socket(ctx, path)
+		first, err := daemon.Socket(ctx, c, path)
 		if err != nil {
 			return err
 		}
@@ -74,7 +75,7 @@ func forward(ctx context.Context, c *daemon.Call, listen, path string) error {
 // relay copies between a viewer and its socket until one of them ends.
 func relay(ctx context.Context, c *daemon.Call, viewer net.Conn, path string) error {
 	defer func() { _ = viewer.Close() }() // the data has arrived, or nobody needs it
-	conn, err := c.Socket(ctx, path)
+	conn, err := daemon.Socket(ctx, c, path)
 	if err != nil {
 		return err
 	}

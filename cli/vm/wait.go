@@ -9,6 +9,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
@@ -46,7 +47,7 @@ func (w *waiting) check() error {
 
 func (s commands) wait() *cobra.Command {
 	var w waiting
-	cmd := s.Command(daemon.Verb{
+	cmd := s.Command(verb.Verb{
 		Use:   "wait VM",
 		Short: "Wait until a VM is in a state, or until its agent is connected",
 		Long: `Wait until a VM is running, stopped or in another state (creating, starting, paused, stopping, failed, deleting), or with
@@ -64,7 +65,7 @@ It exits with 1 when the time is up, and at once when the VM fails, or when it s
 				w.target,
 			)
 		}
-		id, err := c.VMID(ctx, c.Args[0])
+		id, err := daemon.VMID(ctx, c, c.Args[0])
 		if err != nil {
 			return err
 		}

@@ -9,14 +9,15 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/mainstay-infra/mainstay/api/hypervisor"
+	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
 // VMID returns the id of a VM that is given by id or by name. Names are unique only within a
 // tenant; a name that several tenants use is an error.
-func (c *Call) VMID(ctx context.Context, name string) (string, error) {
+func VMID(ctx context.Context, c *Call, name string) (string, error) {
 	if uuid.Validate(name) == nil {
 		return name, nil
 	}
@@ -32,7 +33,7 @@ func (c *Call) VMID(ctx context.Context, name string) (string, error) {
 			}
 		}
 		return nil
-	}, func(p Page) (*http.Response, error) {
+	}, func(p verb.Page) (*http.Response, error) {
 		return c.API.ListVMs(ctx, &hypervisorapi.ListVMsParams{Limit: p.Limit, Cursor: p.Cursor})
 	})
 	switch {
@@ -60,7 +61,7 @@ func (c *Call) VMID(ctx context.Context, name string) (string, error) {
 // OfVM returns a Request for the VM in the first argument.
 func OfVM(r func(ctx context.Context, c *Call, id string) (*http.Response, error)) Request {
 	return func(ctx context.Context, c *Call) (*http.Response, error) {
-		id, err := c.VMID(ctx, c.Args[0])
+		id, err := VMID(ctx, c, c.Args[0])
 		if err != nil {
 			return nil, err
 		}

@@ -9,9 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mainstay-infra/mainstay/api/hypervisor"
+	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
@@ -25,9 +26,11 @@ const (
 
 // Operation returns a command that starts an operation and follows it to its end. done returns a
 // sentence about the result.
-func (s *Session) Operation(v Verb, r Request, done func(c *Call, op hypervisorapi.Operation) string) *cobra.Command {
+func Operation(
+	s *Session, v verb.Verb, r Request, done func(c *Call, op hypervisorapi.Operation) string,
+) *cobra.Command {
 	cmd := s.Command(v, func(ctx context.Context, c *Call) error {
-		return c.Follow(ctx, func() (*http.Response, error) { return r(ctx, c) }, done)
+		return Follow(ctx, c, func() (*http.Response, error) { return r(ctx, c) }, done)
 	})
 	FollowFlag(cmd)
 	return cmd
@@ -40,8 +43,9 @@ func FollowFlag(cmd *cobra.Command) {
 
 // Follow starts an operation and shows its progress until it has ended. If ctx ends, as with
 // Ctrl-C, it asks the daemon to cancel the operation.
-func (c *Call) Follow(
-	ctx context.Context, begin func() (*http.Response, error), done func(c *Call, op hypervisorapi.Operation) string,
+func Follow(
+	ctx context.Context, c *Call, begin func() (*http.Response, error),
+	done func(c *Call, op hypervisorapi.Operation) string,
 ) error {
 	a, err := c.Send(begin())
 	op, err := Decode[hypervisorapi.Operation](a, err)
@@ -51,7 +55,7 @@ func (c *Call) Follow(
 	if noWait, err := c.Cmd.Flags().GetBool("no-wait"); err == nil && noWait {
 		return c.Out.ObjectAs(a.Body, func() error { return c.Say("%s", op.Id) })
 	}
-	a, op, err = c.await(ctx, a, op)
+	a, op, err = await(ctx, c, a, op)
 	if err != nil {
 		return err
 	}
@@ -81,8 +85,8 @@ func outcome(op hypervisorapi.Operation) error {
 }
 
 // await follows an operation to its end.
-func (c *Call) await(
-	ctx context.Context, a Answer, op hypervisorapi.Operation,
+func await(
+	ctx context.Context, c *Call, a Answer, op hypervisorapi.Operation,
 ) (Answer, hypervisorapi.Operation, error) {
 	p := c.Progress()
 	defer p.Done()
@@ -94,13 +98,13 @@ func (c *Call) await(
 	for !ended(op) {
 		p.Draw(
 			int64(op.Progress*whole), whole,
-			fmt.Sprintf("%s %s, %.0fs", op.Kind, op.State, time.Since(p.start).Seconds()),
+			fmt.Sprintf("%s %s, %.0fs", op.Kind, op.State, p.Elapsed().Seconds()),
 		)
 		var err error
 		a, err = c.Send(c.Slow.GetOperation(ctx, op.Id, &hypervisorapi.GetOperationParams{Wait: &wait}))
 		if ctx.Err() != nil {
 			p.Done()
-			return c.cancel(ctx, op)
+			return cancel(ctx, c, op)
 		}
 		next, err := Decode[hypervisorapi.Operation](a, err)
 		if err != nil {
@@ -115,7 +119,9 @@ func (c *Call) await(
 }
 
 // cancel asks the daemon to cancel an operation, and returns how it ended.
-func (c *Call) cancel(ctx context.Context, op hypervisorapi.Operation) (Answer, hypervisorapi.Operation, error) {
+func cancel(
+	ctx context.Context, c *Call, op hypervisorapi.Operation,
+) (Answer, hypervisorapi.Operation, error) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelPatience)
 	defer stop()
 	c.Note("Canceling the operation %s; Ctrl-C again leaves it to the daemon.", op.Id)

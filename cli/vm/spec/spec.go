@@ -17,6 +17,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
@@ -35,7 +36,7 @@ type Flags struct {
 	memory, disk                                                                Size
 	ttl                                                                         time.Duration
 	agent, autostart, start                                                     bool
-	labels                                                                      daemon.Pairs
+	labels                                                                      verb.Pairs
 }
 
 // AddShort defines the flags that `mainstay vm run` has.
@@ -122,7 +123,7 @@ func (f *Flags) Spec(c *daemon.Call, name string) (hypervisorapi.VMSpec, error) 
 
 // set sets a field to a flag's value if the flag was given. Commands without the flag never set it.
 func set[T any](c *daemon.Call, flag string, field **T, value T) {
-	if given := daemon.Given(c, flag, value); given != nil {
+	if given := verb.Given(c, flag, value); given != nil {
 		*field = given
 	}
 }
@@ -153,7 +154,7 @@ func (f *Flags) setAgent(c *daemon.Call, spec *hypervisorapi.VMSpec) error {
 	}
 	set(c, "agent", &spec.Agent.Enabled, f.agent)
 	if changed(c, "agent-token-file") {
-		token, err := daemon.ReadText("agent-token-file", f.agentToken, maxSmall)
+		token, err := verb.ReadText("agent-token-file", f.agentToken, maxSmall)
 		if err != nil {
 			return err
 		}
@@ -171,7 +172,7 @@ func (f *Flags) setCloudInit(c *daemon.Call, spec *hypervisorapi.VMSpec) error {
 	}
 	set(c, "hostname", &spec.CloudInit.Hostname, f.hostname)
 	if changed(c, "user-data") {
-		text, err := daemon.ReadText("user-data", f.userData, maxUserData)
+		text, err := verb.ReadText("user-data", f.userData, maxUserData)
 		if err != nil {
 			return err
 		}
@@ -179,7 +180,7 @@ func (f *Flags) setCloudInit(c *daemon.Call, spec *hypervisorapi.VMSpec) error {
 	}
 	keys := []string{}
 	for _, path := range f.sshKeys {
-		key, err := daemon.ReadText("ssh-key", path, maxSmall)
+		key, err := verb.ReadText("ssh-key", path, maxSmall)
 		if err != nil {
 			return err
 		}
@@ -196,7 +197,7 @@ func (f *Flags) read() (spec hypervisorapi.VMSpec, err error) {
 	if f.file == "" {
 		return spec, nil
 	}
-	text, err := daemon.ReadText("file", f.file, maxFile)
+	text, err := verb.ReadText("file", f.file, maxFile)
 	if err != nil {
 		return spec, err
 	}

@@ -1,4 +1,4 @@
-package daemon
+package verb
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mainstay-infra/mainstay/cli/client"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
 	"github.com/mainstay-infra/mainstay/kit/rest"
@@ -23,12 +24,12 @@ type Page struct {
 }
 
 // List returns a command that prints a list of T, over as many pages as necessary.
-func List[T any](
-	s *Session, v Verb, columns output.Columns[T], r func(context.Context, *Call, Page) (*http.Response, error),
+func List[T, A any](
+	s *Session[A], v Verb, columns output.Columns[T], r func(context.Context, *Call[A], Page) (*http.Response, error),
 ) *cobra.Command {
 	var limit int
 	var all bool
-	cmd := s.Command(v, func(ctx context.Context, c *Call) error {
+	cmd := s.Command(v, func(ctx context.Context, c *Call[A]) error {
 		if all {
 			limit = 0
 		} else if limit < 1 {
@@ -54,8 +55,8 @@ func List[T any](
 }
 
 // Pages passes the items of page after page to use, until there are limit (0 for all). It reports
-// whether the daemon has more.
-func (c *Call) Pages(
+// whether the server has more.
+func (c *Call[A]) Pages(
 	limit int, use func([]json.RawMessage) error, r func(Page) (*http.Response, error),
 ) (more bool, err error) {
 	next := ""
@@ -69,7 +70,7 @@ func (c *Call) Pages(
 			p.Cursor = &next
 		}
 		a, err := c.Send(r(p))
-		items, err := Decode[[]json.RawMessage](a, err)
+		items, err := client.Decode[[]json.RawMessage](c.api.Service, a, err)
 		if err != nil {
 			return false, err
 		}

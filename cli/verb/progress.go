@@ -1,4 +1,4 @@
-package daemon
+package verb
 
 import (
 	"context"
@@ -25,13 +25,16 @@ type Progress struct {
 }
 
 // Progress starts a line.
-func (c *Call) Progress() *Progress {
+func (c *Call[A]) Progress() *Progress {
 	w := c.Cmd.ErrOrStderr()
 	return &Progress{w: w, show: output.IsTerminal(w), start: time.Now()}
 }
 
 // Watched reports whether the output is a terminal.
 func (p *Progress) Watched() bool { return p.show }
+
+// Elapsed returns the time since the line was started.
+func (p *Progress) Elapsed() time.Duration { return time.Since(p.start) }
 
 // Draw draws the line: a bar for done of total, unless total is 0, and a text.
 func (p *Progress) Draw(done, total int64, text string) {
@@ -65,7 +68,7 @@ func (p *Progress) Done() {
 }
 
 // While shows a text and the elapsed time while f runs.
-func (c *Call) While(ctx context.Context, text string, f func() error) error {
+func (c *Call[A]) While(ctx context.Context, text string, f func() error) error {
 	p := c.Progress()
 	defer p.Done()
 	ctx, cancel := context.WithCancel(ctx)

@@ -1,4 +1,4 @@
-package daemon
+package verb
 
 import (
 	"context"
@@ -33,7 +33,7 @@ type Source struct {
 }
 
 // OpenSource opens a regular file for upload.
-func (c *Call) OpenSource(path string) (*Source, error) {
+func (c *Call[A]) OpenSource(path string) (*Source, error) {
 	info, err := os.Stat(path) // before opening: opening a pipe would block
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (s *Source) Prepare() rest.Editor {
 
 // Save writes the body of a response to a file, atomically, replacing an existing file. It returns
 // the size.
-func (c *Call) Save(r *http.Response, path string, mode fs.FileMode) (n int64, err error) {
+func (c *Call[A]) Save(r *http.Response, path string, mode fs.FileMode) (n int64, err error) {
 	defer func() { _ = r.Body.Close() }() // read only
 	file, err := os.CreateTemp(filepath.Dir(path), ".mainstay-*")
 	if err != nil {
@@ -123,13 +123,13 @@ func vacant(path string, replace bool) error {
 }
 
 // Print writes the body of a response to standard output.
-func (c *Call) Print(r *http.Response) error {
+func (c *Call[A]) Print(r *http.Response) error {
 	defer func() { _ = r.Body.Close() }() // read only
 	_, err := c.copyBody(c.Cmd.OutOrStdout(), r)
 	return err
 }
 
-func (c *Call) copyBody(w io.Writer, r *http.Response) (int64, error) {
+func (c *Call[A]) copyBody(w io.Writer, r *http.Response) (int64, error) {
 	p := c.Progress()
 	defer p.Done()
 	body := transfer.Reader(r.Request.Context(), r.Body, -1, func(done int64) error {
@@ -138,13 +138,13 @@ func (c *Call) copyBody(w io.Writer, r *http.Response) (int64, error) {
 	})
 	n, err := io.Copy(w, body)
 	if err != nil {
-		return n, fmt.Errorf("after %d bytes: %w", n, Service.Explain(err))
+		return n, fmt.Errorf("after %d bytes: %w", n, c.api.Service.Explain(err))
 	}
 	return n, nil
 }
 
 // Export downloads a file to path, or to standard output if path is -, and reports it.
-func (c *Call) Export(path string, mode fs.FileMode, replace bool, r func() (*http.Response, error)) error {
+func (c *Call[A]) Export(path string, mode fs.FileMode, replace bool, r func() (*http.Response, error)) error {
 	if path == "-" {
 		answer, err := c.Open(r())
 		if err != nil {

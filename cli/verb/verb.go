@@ -1,4 +1,4 @@
-package daemon
+package verb
 
 import (
 	"context"
@@ -15,10 +15,11 @@ import (
 // two, "exec VM PROGRAM..." two or more.
 type Verb struct {
 	Use, Short, Long, Example string
+	Aliases                   []string
 }
 
 // Request sends the request of a command and returns the results of the generated method.
-type Request func(ctx context.Context, c *Call) (*http.Response, error)
+type Request[A any] func(ctx context.Context, c *Call[A]) (*http.Response, error)
 
 // Group returns a command that only holds others.
 func Group(use, short, example string, aliases ...string) *cobra.Command {
@@ -39,9 +40,9 @@ func Group(use, short, example string, aliases ...string) *cobra.Command {
 }
 
 // Command returns a command that runs f.
-func (s *Session) Command(v Verb, f func(ctx context.Context, c *Call) error) *cobra.Command {
+func (s *Session[A]) Command(v Verb, f func(ctx context.Context, c *Call[A]) error) *cobra.Command {
 	return &cobra.Command{
-		Use: v.Use, Short: v.Short, Long: v.Long, Example: v.Example, Args: arguments(v.Use),
+		Use: v.Use, Short: v.Short, Long: v.Long, Example: v.Example, Aliases: v.Aliases, Args: arguments(v.Use),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := s.begin(cmd, args)
 			if err != nil {
@@ -53,8 +54,8 @@ func (s *Session) Command(v Verb, f func(ctx context.Context, c *Call) error) *c
 }
 
 // Object returns a command that prints the object that a request returns.
-func (s *Session) Object(v Verb, r Request) *cobra.Command {
-	return s.Command(v, func(ctx context.Context, c *Call) error {
+func (s *Session[A]) Object(v Verb, r Request[A]) *cobra.Command {
+	return s.Command(v, func(ctx context.Context, c *Call[A]) error {
 		a, err := c.Send(r(ctx, c))
 		if err != nil {
 			return err
@@ -65,8 +66,8 @@ func (s *Session) Object(v Verb, r Request) *cobra.Command {
 
 // Change returns a command that changes something and reports it. In sentence, %s stands for the
 // last argument.
-func (s *Session) Change(v Verb, sentence string, r Request) *cobra.Command {
-	return s.Command(v, func(ctx context.Context, c *Call) error {
+func (s *Session[A]) Change(v Verb, sentence string, r Request[A]) *cobra.Command {
+	return s.Command(v, func(ctx context.Context, c *Call[A]) error {
 		a, err := c.Send(r(ctx, c))
 		if err != nil {
 			return err
@@ -77,15 +78,19 @@ func (s *Session) Change(v Verb, sentence string, r Request) *cobra.Command {
 
 // Remove returns a command that asks for confirmation before it destroys something. In question and
 // done, %s stands for the last argument.
-func (s *Session) Remove(v Verb, question, done string, r Request) *cobra.Command {
+func (s *Session[A]) Remove(v Verb, question, done string, r Request[A]) *cobra.Command {
 	var yes bool
-	cmd := s.Command(v, func(ctx context.Context, c *Call) error {
+	cmd := s.Command(v, func(ctx context.Context, c *Call[A]) error {
 		last := c.Args[len(c.Args)-1]
 		if err := c.Confirm(fmt.Sprintf(question, last), yes); err != nil {
 			return err
 		}
-		if _, err := c.Send(r(ctx, c)); err != nil {
+		a, err := c.Send(r(ctx, c))
+		if err != nil {
 			return err
+		}
+		if len(a.Body) > 0 {
+			return c.Out.ObjectAs(a.Body, func() error { return c.Say(done, last) })
 		}
 		return c.Say(done, last)
 	})

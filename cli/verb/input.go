@@ -1,6 +1,7 @@
-package daemon
+package verb
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,11 +11,12 @@ import (
 	"strings"
 
 	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/output"
 )
 
 // Given returns a flag's value if the flag was given, otherwise nil, so that the daemon uses its
 // default.
-func Given[T any](c *Call, flag string, value T) *T {
+func Given[T, A any](c *Call[A], flag string, value T) *T {
 	if !c.Cmd.Flags().Changed(flag) {
 		return nil
 	}
@@ -67,4 +69,38 @@ func ReadText(flag, path string, limit int64) (string, error) {
 		return "", exit.Usagef("--%s: %s is larger than %d bytes", flag, path, limit)
 	}
 	return string(raw), nil
+}
+
+// Required returns an error if one of the flags was not given.
+func (c *Call[A]) Required(flags ...string) error {
+	for _, name := range flags {
+		if !c.Cmd.Flags().Changed(name) {
+			return exit.Usagef("--%s is missing", name)
+		}
+	}
+	return nil
+}
+
+// JSON reads the JSON of a flag: the value itself, @FILE, or - for standard input, which is also the
+// default.
+func (c *Call[A]) JSON(flag, value string) (json.RawMessage, error) {
+	raw := []byte(value)
+	var err error
+	switch {
+	case value == "-" || !c.Cmd.Flags().Changed(flag):
+		in := c.Cmd.InOrStdin()
+		if value != "-" && output.IsTerminal(in) {
+			return nil, exit.Usagef("--%s is missing: JSON, @FILE or - for standard input", flag)
+		}
+		raw, err = io.ReadAll(in)
+	case strings.HasPrefix(value, "@"):
+		raw, err = os.ReadFile(value[1:])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", flag, err)
+	}
+	if !json.Valid(raw) {
+		return nil, exit.Usagef("--%s is not valid JSON (text needs quotes, as in '\"text\"')", flag)
+	}
+	return raw, nil
 }

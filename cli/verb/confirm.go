@@ -1,4 +1,4 @@
-package daemon
+package verb
 
 import (
 	"bufio"
@@ -18,7 +18,7 @@ func YesFlag(cmd *cobra.Command, yes *bool) {
 }
 
 // Confirm asks the user for confirmation. Without a terminal, --yes is required.
-func (c *Call) Confirm(question string, yes bool) error {
+func (c *Call[A]) Confirm(question string, yes bool) error {
 	if yes {
 		return nil
 	}

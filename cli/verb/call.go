@@ -1,0 +1,78 @@
+package verb
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/cli/client"
+	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/kit/rest"
+)
+
+// Call is one run of a command.
+type Call[A any] struct {
+	*Session[A]
+	Cmd  *cobra.Command
+	Args []string
+	// API is for requests that respond immediately, within --timeout; Slow is for long requests and
+	// streams, and has no time limit.
+	API, Slow A
+	Out       *output.Printer
+	Reach     *Access
+}
+
+func (s *Session[A]) begin(cmd *cobra.Command, args []string) (*Call[A], error) {
+	a, err := s.Access()
+	if err != nil {
+		return nil, err
+	}
+	c := &Call[A]{
+		Session: s, Cmd: cmd, Args: args, Reach: a, Out: output.NewPrinter(cmd.OutOrStdout(), s.format),
+	}
+	if c.API, err = s.Client(a, s.timeout); err != nil {
+		return nil, err
+	}
+	c.Slow, err = s.Client(a, 0)
+	return c, err
+}
+
+// Table reports whether the output is for people rather than programs.
+func (c *Call[A]) Table() bool { return c.format == output.Table }
+
+// Send reads a response. It takes the results of a generated client's method.
+func (c *Call[A]) Send(r *http.Response, err error) (client.Answer, error) {
+	return c.api.Service.Read(r, err)
+}
+
+// Open is Send for a response whose body the caller reads and closes.
+func (c *Call[A]) Open(r *http.Response, err error) (*http.Response, error) {
+	return c.api.Service.Open(r, err)
+}
+
+// Say prints what was done, for people. Programs use the exit code.
+func (c *Call[A]) Say(format string, args ...any) error {
+	if !c.Table() {
+		return nil
+	}
+	_, err := fmt.Fprintln(c.Out.Out, output.Escape(fmt.Sprintf(format, args...)))
+	return err
+}
+
+// Note prints additional information for people on standard error.
+func (c *Call[A]) Note(format string, args ...any) {
+	_, _ = fmt.Fprintln(c.Cmd.ErrOrStderr(), output.Escape(fmt.Sprintf(format, args...))) // only the result counts
+}
+
+// Done prints the result of a change: the object for programs, a sentence for people.
+func (c *Call[A]) Done(a client.Answer, format string, args ...any) error {
+	return c.Out.ObjectAs(a.Body, func() error { return c.Say(format, args...) })
+}
+
+// IsRefused reports whether the server refused with this code.
+func IsRefused(err error, code string) bool {
+	var r *rest.Refusal
+	return errors.As(err, &r) && r.Code == code
+}

@@ -1,0 +1,12 @@
+// Package verb builds the commands that call a running service: `mainstay NOUN VERB`. All services
+// use it, so that all commands have the same flags, lists, confirmations and output.
+//
+//	session.go  the flags that all commands of a noun have; server, token, client
+//	verb.go     commands that show, change or remove an object
+//	list.go     commands that list objects, page by page
+//	call.go     one run of a command: requests, output, what was done
+//	confirm.go  asking before something is destroyed
+//	input.go    values of flags
+//
+// A is the service's generated client everywhere.
+package verb

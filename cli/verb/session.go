@@ -1,0 +1,176 @@
+package verb
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/cli/client"
+	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/kit/rest"
+	"github.com/mainstay-infra/mainstay/kit/telemetry"
+)
+
+// API describes how commands reach a service.
+type API[A any] struct {
+	Service  *client.Service
+	New      func(server string, options ...rest.Option) (A, error)
+	BasePath string
+	Default  string // URL of the server
+	// ServerEnv and TokenEnv are the environment variables with the server's URL and the token, the
+	// preferred ones first.
+	ServerEnv, TokenEnv []string
+	// OldServerFlag and OldTokenFileFlag are hidden flags that earlier versions had; empty: none.
+	OldServerFlag, OldTokenFileFlag string
+	// Token extracts the token from the value of an environment variable or file. Nil means that the
+	// value is the token.
+	Token func(string) string
+	// Header is sent with every request.
+	Header http.Header
+	// ExpectContinue is how long an upload waits for 100 Continue before it begins; 0: it does not.
+	ExpectContinue time.Duration
+}
+
+// Session holds the flags that all commands of a noun have.
+type Session[A any] struct {
+	Env     client.Environment
+	api     *API[A]
+	noToken error // the error if no token is given explicitly; nil: other sources are used
+	*flags
+}
+
+type flags struct {
+	server, token, tokenFile, caFile string
+	timeout                          time.Duration
+	format                           output.Format
+}
+
+// NewSession returns a Session. AddFlags gives it its flags.
+func NewSession[A any](env client.Environment, api *API[A]) *Session[A] {
+	return &Session[A]{Env: env, api: api, flags: &flags{}}
+}
+
+// AddFlags adds the flags to cmd and all commands below it.
+func (s *Session[A]) AddFlags(cmd *cobra.Command) {
+	api, f := s.api, cmd.PersistentFlags()
+	f.StringVar(
+		&s.server, "server", "",
+		fmt.Sprintf("URL of the server (environment: %s) (default %s)", api.ServerEnv[0], api.Default),
+	)
+	f.StringVar(&s.token, "token", "", fmt.Sprintf("token to call with (environment: %s)", api.TokenEnv[0]))
+	f.StringVar(&s.tokenFile, "token-file", "", "file with the token to call with")
+	f.StringVar(&s.caFile, "ca-file", "", "PEM file with certificate authorities to trust besides the system's")
+	f.DurationVar(&s.timeout, "timeout", 30*time.Second, "how long a request that should be answered at once may take")
+	s.format.AddFlag(cmd)
+	for old, value := range map[string]*string{api.OldServerFlag: &s.server, api.OldTokenFileFlag: &s.tokenFile} {
+		if old != "" {
+			f.StringVar(value, old, "", "")
+			_ = f.MarkHidden(old) // this fails only for a flag that does not exist
+		}
+	}
+	cmd.MarkFlagsMutuallyExclusive("token", "token-file")
+}
+
+// ExplicitOnly returns a Session with the same flags that uses only tokens that are given explicitly.
+// Without one, its commands fail with err.
+func (s *Session[A]) ExplicitOnly(err error) *Session[A] {
+	other := *s
+	other.noToken = err
+	return &other
+}
+
+// Timeout returns the time limit of requests that should be answered at once.
+func (s *Session[A]) Timeout() time.Duration { return s.timeout }
+
+// Access is what is needed to reach the server.
+type Access struct {
+	Server    *url.URL
+	Token     string
+	Transport *http.Transport
+	header    http.Header
+}
+
+// Access returns the server and the credentials that the flags and the environment name.
+func (s *Session[A]) Access() (*Access, error) {
+	server, err := client.ServerURL(s.server, s.firstOf(s.api.ServerEnv), s.api.Default, s.api.BasePath)
+	if err != nil {
+		return nil, err
+	}
+	token, err := s.bearer(server)
+	if err != nil {
+		return nil, err
+	}
+	transport, err := client.Transport(s.caFile)
+	if err != nil {
+		return nil, err
+	}
+	transport.ExpectContinueTimeout = s.api.ExpectContinue
+	return &Access{server, token, transport, s.api.Header}, nil
+}
+
+func (s *Session[A]) firstOf(variables []string) string {
+	for _, name := range variables {
+		if value := s.Env.Getenv(name); value != "" {
+			return value
+		}
+	}
+	return ""
+}
+
+// maxTokenFile is the maximum size of the file of --token-file, in bytes.
+const maxTokenFile = 64 << 10
+
+func (s *Session[A]) bearer(server *url.URL) (string, error) {
+	extract := s.api.Token
+	if extract == nil {
+		extract = strings.TrimSpace
+	}
+	if s.tokenFile != "" {
+		text, err := ReadText("token-file", s.tokenFile, maxTokenFile)
+		if err != nil {
+			return "", err
+		}
+		token := extract(text)
+		if token == "" {
+			return "", exit.Usagef("--token-file: %s holds no token", s.tokenFile)
+		}
+		return token, nil
+	}
+	if token := cmp.Or(strings.TrimSpace(s.token), extract(s.firstOf(s.api.TokenEnv))); token != "" {
+		return token, nil
+	}
+	if s.noToken != nil {
+		return "", s.noToken
+	}
+	return s.api.Service.DevCredential(s.Env, server)
+}
+
+// SetHeaders sets the headers of every request.
+func (a *Access) SetHeaders(h http.Header) {
+	for name, values := range a.header {
+		h[name] = values
+	}
+	h.Set("User-Agent", "mainstay/"+telemetry.BuildInfo().Version)
+	if a.Token != "" {
+		h.Set("Authorization", "Bearer "+a.Token)
+	}
+}
+
+// Client returns a client whose requests have a time limit; 0 means none.
+func (s *Session[A]) Client(a *Access, timeout time.Duration) (A, error) {
+	return s.api.New(
+		a.Server.String()+s.api.BasePath,
+		rest.WithHTTPClient(&http.Client{Transport: a.Transport, Timeout: timeout}),
+		rest.WithEditor(func(_ context.Context, r *http.Request) error {
+			a.SetHeaders(r.Header)
+			return nil
+		}),
+	)
+}
