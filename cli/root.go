@@ -14,7 +14,11 @@ Exit codes:
   1  failure
   2  the command line is wrong
   3  the object does not exist
-  4  no valid credentials, or they do not permit this`,
+  4  no valid credentials, or they do not permit this
+  5  the server cannot be reached, or cannot answer now
+
+"mainstay vm exec" exits with the code of the program in the guest, 126 if it cannot be executed, 127 if it does not
+exist, 128 and the signal's number if a signal ended it, and 125 if it was not run at all.`,
 		Example: "  mainstay dev\n  mainstay edge overview",
 		// Main prints errors itself; the usage text would push them off the screen.
 		SilenceErrors: true,

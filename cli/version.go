@@ -10,16 +10,16 @@ import (
 )
 
 func version() *cobra.Command {
-	var format output.Format
+	var style output.Style
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Show what this program was built from",
 		Example: "  mainstay version\n  mainstay version -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p := output.NewPrinter(cmd.OutOrStdout(), format)
+			p := output.NewPrinter(cmd.OutOrStdout(), style)
 			build := telemetry.BuildInfo()
-			if format != output.Table {
+			if !style.People() {
 				return p.Value(build)
 			}
 			_, err := fmt.Fprintf(p.Out, "mainstay %s\n", build.Version)
@@ -29,6 +29,6 @@ func version() *cobra.Command {
 			return p.Rows([][]any{{"Commit", build.Commit}, {"Date", build.Date}, {"Go", build.GoVersion}})
 		},
 	}
-	format.AddFlag(cmd)
+	style.AddFlags(cmd)
 	return cmd
 }

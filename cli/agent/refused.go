@@ -17,7 +17,7 @@ import (
 
 func refused(getenv func(string) string) *cobra.Command {
 	var at place
-	var format output.Format
+	var style output.Style
 	cmd := &cobra.Command{
 		Use:   "refused",
 		Short: "List the events that the control plane refused",
@@ -28,7 +28,7 @@ them: up to 1,000 events and 32 MiB.`,
 		Example: "  mainstay agent refused\n  mainstay agent refused retry --all\n  mainstay agent refused discard 0199d3c2-5a7e-7c11-9d53-6f2b8e0a4c17",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p := output.NewPrinter(cmd.OutOrStdout(), format)
+			p := output.NewPrinter(cmd.OutOrStdout(), style)
 			list := output.NewList(p, output.Columns[agentapi.RefusedEvent]{
 				Heads: []string{"EVENT", "TOPIC", "REFUSED", "SIZE", "REASON"},
 				Row: func(e agentapi.RefusedEvent) []any {
@@ -56,7 +56,7 @@ them: up to 1,000 events and 32 MiB.`,
 		},
 	}
 	at.addFlags(cmd)
-	format.AddFlag(cmd)
+	style.AddFlags(cmd)
 	cmd.AddCommand(
 		chosen(
 			getenv, "retry", "Send refused events again, after those that wait", "will be sent again",

@@ -20,7 +20,7 @@ func Commands(getenv func(string) string) []*cobra.Command {
 
 func status(getenv func(string) string) *cobra.Command {
 	var at place
-	var format output.Format
+	var style output.Style
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show how the agent on this machine is",
@@ -37,12 +37,12 @@ It asks through the socket in the agent's data folder, so it needs the agent to 
 			if err != nil {
 				return err
 			}
-			p := output.NewPrinter(cmd.OutOrStdout(), format)
+			p := output.NewPrinter(cmd.OutOrStdout(), style)
 			return p.ObjectAs(a.Body, func() error { return show(p, s) })
 		},
 	}
 	at.addFlags(cmd)
-	format.AddFlag(cmd)
+	style.AddFlags(cmd)
 	return cmd
 }
 

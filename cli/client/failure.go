@@ -31,10 +31,10 @@ func (s *Service) failure(err error) error {
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("interrupted: %w", err)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return exit.Hinted(fmt.Errorf("no answer%s: connection refused", server),
+		return unavailable(fmt.Errorf("no answer%s: connection refused", server),
 			fmt.Sprintf("is the server running? start it with %s, or name another with %s", s.Start, s.Flag))
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
-		return exit.Hinted(fmt.Errorf("no answer%s in time: %w", server, err), "--timeout allows for more")
+		return unavailable(fmt.Errorf("no answer%s in time: %w", server, err), "--timeout allows for more")
 	case errors.As(err, &certificate):
 		return exit.Hinted(
 			fmt.Errorf("no answer%s: %w", server, err),
@@ -44,5 +44,7 @@ func (s *Service) failure(err error) error {
 	if server == "" {
 		return err // not a transport error: for example, a file that a flag names
 	}
-	return fmt.Errorf("no answer%s: %w", server, err)
+	return unavailable(fmt.Errorf("no answer%s: %w", server, err), "")
 }
+
+func unavailable(err error, hint string) error { return &exit.Error{Code: exit.Unavailable, Err: err, Hint: hint} }

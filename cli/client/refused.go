@@ -87,6 +87,8 @@ func (s *Service) Explain(err error) error {
 		e.Code = exit.NotFound
 	case http.StatusUnauthorized, http.StatusForbidden:
 		e.Code = exit.Denied
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		e.Code = exit.Unavailable
 	}
 	after := ""
 	if text := r.Header.Get("Retry-After"); text != "" {

@@ -117,7 +117,7 @@ func printActivity(c *call, raw []byte) error {
 	return c.Out.Line(raw, func() string {
 		// In lines that stay on the screen, a clock time is more useful than a relative one.
 		cells := []string{entry.Time.Local().Format(time.DateTime)}
-		if !c.Out.People {
+		if !c.Out.Terminal {
 			cells[0] = c.Out.Time(entry.Time)
 		}
 		for _, v := range activityColumns().Row(entry)[1:] {

@@ -17,7 +17,7 @@ func (s *session) campaigns() *cobra.Command {
 	)
 	cmd.AddCommand(
 		s.campaignList(),
-		s.get(
+		s.show(
 			"campaign", "campaign",
 			func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetCampaign(ctx, c.Args[0]) },
 		),

@@ -62,7 +62,7 @@ func watcher(c *call) func(edgeapi.Campaign) error {
 		if !c.Table() {
 			return nil
 		}
-		if !c.Out.People {
+		if !c.Out.Terminal {
 			line := watchLine(v)
 			if line == last {
 				return nil

@@ -19,7 +19,7 @@ func (s *session) deadLetters() *cobra.Command {
 	)
 	cmd.AddCommand(
 		s.deadLetterList(),
-		s.get("deadletter", "dead letter", func(ctx context.Context, c *call) (*http.Response, error) {
+		s.show("deadletter", "dead letter", func(ctx context.Context, c *call) (*http.Response, error) {
 			return c.API.GetDeadLetter(ctx, c.Args[0])
 		}),
 		s.Object(

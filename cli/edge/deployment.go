@@ -22,7 +22,7 @@ func (s *session) deployments() *cobra.Command {
 	)
 	cmd.AddCommand(
 		s.deploymentList(),
-		s.get("deployment", "deployment", func(ctx context.Context, c *call) (*http.Response, error) {
+		s.show("deployment", "deployment", func(ctx context.Context, c *call) (*http.Response, error) {
 			return c.API.GetDeployment(ctx, c.Args[0])
 		}),
 		s.deploymentCreate(), s.deploymentUpdate(),

@@ -15,7 +15,7 @@ func (s *session) devices() *cobra.Command {
 	cmd := verb.Group("device", "Devices that sites look after", "  mainstay edge device list --site ID", "devices")
 	cmd.AddCommand(
 		s.deviceList(),
-		s.get(
+		s.show(
 			"device", "device",
 			func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetDevice(ctx, c.Args[0]) },
 		),

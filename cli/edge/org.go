@@ -21,7 +21,7 @@ func (s *session) orgs() *cobra.Command {
 			}, func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
 				return c.API.ListOrgs(ctx, &edgeapi.ListOrgsParams{Limit: p.Limit, Cursor: p.Cursor})
 			}),
-		s.get(
+		s.show(
 			"org", "org",
 			func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetOrg(ctx, c.Args[0]) },
 		),

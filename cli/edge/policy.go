@@ -17,7 +17,7 @@ func (s *session) policies() *cobra.Command {
 	)
 	cmd.AddCommand(
 		s.policyList(),
-		s.get(
+		s.show(
 			"policy", "policy pack",
 			func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetPolicyPack(ctx, c.Args[0]) },
 		),

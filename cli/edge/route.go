@@ -15,7 +15,7 @@ func (s *session) routes() *cobra.Command {
 	cmd := verb.Group("route", "Routes: deliver matching events to HTTP targets", "  mainstay edge route list", "routes")
 	cmd.AddCommand(
 		s.routeList(),
-		s.get(
+		s.show(
 			"route", "route",
 			func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetRoute(ctx, c.Args[0]) },
 		),

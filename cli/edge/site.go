@@ -18,7 +18,7 @@ func (s *session) sites() *cobra.Command {
 	)
 	cmd.AddCommand(
 		s.siteList(),
-		s.get(
+		s.show(
 			"site", "site",
 			func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetSite(ctx, c.Args[0]) },
 		),
@@ -68,7 +68,7 @@ func (s *session) siteRevoke() *cobra.Command {
 		Use: "revoke ID", Short: "Shut a site out for good",
 		Long:    "Shut a site out for good: its token stops at once and its certificates enter the revocation list.",
 		Example: "  mainstay edge site revoke ID\n  mainstay edge site revoke ID --yes",
-	}, "Revoke site %s for good?", "Revoked site", func(ctx context.Context, c *call) (*http.Response, error) {
+	}, "Revoke site %s for good?", "Revoked site %s.", func(ctx context.Context, c *call) (*http.Response, error) {
 		return c.API.RevokeSite(ctx, c.Args[0])
 	})
 }

@@ -12,10 +12,10 @@ import (
 )
 
 func (s *session) twins() *cobra.Command {
-	cmd := verb.Group("twin", "Device twins: desired and reported state", "  mainstay edge twin get DEVICE", "twins")
+	cmd := verb.Group("twin", "Device twins: desired and reported state", "  mainstay edge twin show DEVICE", "twins")
 	cmd.AddCommand(
 		s.twinList(),
-		s.get(
+		s.show(
 			"twin", "twin, by its device's id",
 			func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetTwin(ctx, c.Args[0]) },
 		),

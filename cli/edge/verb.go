@@ -8,11 +8,11 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
-// get returns the command that shows one object.
-func (s *session) get(noun, what string, r request) *cobra.Command {
+// show returns the command that shows one object.
+func (s *session) show(noun, what string, r request) *cobra.Command {
 	return s.Object(verb.Verb{
-		Use: "get ID", Short: "Show one " + what,
-		Example: fmt.Sprintf("  mainstay edge %s get ID\n  mainstay edge %s get ID -o yaml", noun, noun),
+		Use: "show ID", Short: "Show one " + what,
+		Example: fmt.Sprintf("  mainstay edge %s show ID\n  mainstay edge %s show ID -o yaml", noun, noun),
 	}, r)
 }
 
@@ -21,5 +21,5 @@ func (s *session) delete(noun, what, consequence string, r request) *cobra.Comma
 	return s.Remove(verb.Verb{
 		Use: "delete ID", Short: "Delete one " + what,
 		Example: fmt.Sprintf("  mainstay edge %s delete ID\n  mainstay edge %s delete ID --yes", noun, noun),
-	}, "Delete "+what+" %s"+consequence+"?", "Deleted "+what, r)
+	}, "Delete "+what+" %s"+consequence+"?", "Deleted "+what+" %s.", r)
 }

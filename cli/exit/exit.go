@@ -12,6 +12,9 @@ const (
 	Usage    = 2 // the command line is wrong
 	NotFound = 3 // the object does not exist, or is outside the caller's scope
 	Denied   = 4 // no valid credentials, or they do not permit this
+	// Unavailable means that the server cannot be reached, or cannot answer now. The same command may
+	// succeed later.
+	Unavailable = 5
 )
 
 // Error is an error with an exit code and a hint.

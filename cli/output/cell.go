@@ -61,7 +61,7 @@ func (p *Printer) Cell(v any) string {
 
 // Time returns how long ago t was for people, and RFC 3339 otherwise.
 func (p *Printer) Time(t time.Time) string {
-	if !p.People {
+	if !p.Terminal {
 		return t.UTC().Format(time.RFC3339)
 	}
 	d, format := p.Now.Sub(t), "%s ago"

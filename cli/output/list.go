@@ -32,10 +32,17 @@ func (l *List[T]) Page(items []json.RawMessage) error {
 	if len(items) == 0 {
 		return nil
 	}
-	switch l.p.Format {
-	case JSON:
+	switch {
+	case l.p.short():
+		for _, item := range items {
+			if err := l.p.one(item); err != nil {
+				return err
+			}
+		}
+		return nil
+	case l.p.Format == JSON:
 		return l.json(items)
-	case YAML:
+	case l.p.Format == YAML:
 		l.begun = true
 		for _, item := range items {
 			one := append(append([]byte("["), item...), ']')
@@ -53,9 +60,10 @@ func (l *List[T]) Page(items []json.RawMessage) error {
 func (l *List[T]) Close() error {
 	var err error
 	switch {
+	case l.p.short():
 	case l.p.Format == JSON && l.begun:
 		_, err = io.WriteString(l.p.Out, "\n]\n")
-	case l.p.Format != Table && !l.begun:
+	case !l.p.Style.People() && !l.begun:
 		_, err = io.WriteString(l.p.Out, "[]\n")
 	case !l.begun:
 		err = l.table(nil) // only the heads: the list is empty
@@ -98,7 +106,7 @@ func (l *List[T]) table(items []json.RawMessage) error {
 		for i, c := range l.columns.Row(v) {
 			cells[i] = l.p.Cell(c)
 		}
-		if l.p.People {
+		if l.p.Terminal && l.p.Format != Wide {
 			cut(cells)
 		}
 		if err := writeRow(tw, cells); err != nil {

@@ -13,7 +13,7 @@ import (
 func TestTimesAreDistancesForPeopleAndRFC3339Elsewhere(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
-	p := &output.Printer{People: true, Now: now}
+	p := &output.Printer{Terminal: true, Now: now}
 	for ago, want := range map[time.Duration]string{
 		0: "0s ago", 59 * time.Second: "59s ago", 3 * time.Minute: "3m ago", 47 * time.Hour: "47h ago", 72 * time.Hour: "3d ago", -time.Hour: "in 1h",
 	} {
@@ -21,7 +21,7 @@ func TestTimesAreDistancesForPeopleAndRFC3339Elsewhere(t *testing.T) {
 			t.Errorf("%s: %q, want %q", ago, got, want)
 		}
 	}
-	p.People = false
+	p.Terminal = false
 	if got := p.Time(now.In(time.FixedZone("", 3600))); got != "2026-01-02T12:00:00Z" {
 		t.Error(got)
 	}
@@ -58,7 +58,7 @@ func TestEscapeLeavesTextAndShowsWhatIsNone(t *testing.T) {
 func TestYAMLHasTheJSONsFieldsOrderAndValues(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	p := &output.Printer{Out: &b, Format: output.YAML}
+	p := &output.Printer{Out: &b, Style: output.Style{Format: output.YAML}}
 	if err := p.Object(
 		[]byte(
 			`{"z":12345678901234567890,"a":"\ud83d\ude42","yes":"yes","n":"1","f":1.5e3,"list":[1,[],{}],"t":true,"none":null}`,
@@ -76,7 +76,7 @@ func TestBrokenJSONIsAnErrorInEveryFormat(t *testing.T) {
 	t.Parallel()
 	for _, f := range []output.Format{output.Table, output.JSON, output.YAML} {
 		for _, raw := range []string{"", "{", `{"a":`, "[1", "nonsense"} {
-			if err := (&output.Printer{Out: new(bytes.Buffer), Format: f}).Object([]byte(raw)); err == nil {
+			if err := (&output.Printer{Out: new(bytes.Buffer), Style: output.Style{Format: f}}).Object([]byte(raw)); err == nil {
 				t.Errorf("%s took %q", f, raw)
 			}
 		}
@@ -90,7 +90,7 @@ func TestAListOfPagesIsOneList(t *testing.T) {
 	} {
 		var b bytes.Buffer
 		l := output.NewList(
-			&output.Printer{Out: &b, Format: format},
+			&output.Printer{Out: &b, Style: output.Style{Format: format}},
 			output.Columns[int]{Heads: []string{"N"}, Row: func(n int) []any { return []any{n} }},
 		)
 		for _, page := range []string{"1", "2"} {
@@ -116,7 +116,7 @@ func TestOnlyPeopleSeeCutCellsAndNearlyAllOfTheLast(t *testing.T) {
 		false: long + "   " + long + "\n",
 	} {
 		var b bytes.Buffer
-		list := output.NewList(&output.Printer{Out: &b, Format: output.Table, People: people}, columns)
+		list := output.NewList(&output.Printer{Out: &b, Style: output.Style{Format: output.Table}, People: people}, columns)
 		if err := list.Page([]json.RawMessage{json.RawMessage(`"` + long + `"`)}); err != nil {
 			t.Fatal(err)
 		}

@@ -9,16 +9,16 @@ import (
 
 // Printer writes results to Out.
 type Printer struct {
-	Out    io.Writer
-	Format Format
-	// People means that the output is a terminal, so times are shown relative to now.
-	People bool
-	Now    time.Time
+	Out io.Writer
+	Style
+	// Terminal means that the output is a terminal, so times are shown relative to now.
+	Terminal bool
+	Now      time.Time
 }
 
 // NewPrinter returns a Printer. It checks whether w is a terminal.
-func NewPrinter(w io.Writer, f Format) *Printer {
-	return &Printer{Out: w, Format: f, People: IsTerminal(w), Now: time.Now()}
+func NewPrinter(w io.Writer, s Style) *Printer {
+	return &Printer{Out: w, Style: s, Terminal: IsTerminal(w), Now: time.Now()}
 }
 
 // Object writes one object; in a table, one line per field.
@@ -28,10 +28,12 @@ func (p *Printer) Object(raw []byte) error {
 
 // ObjectAs writes one object. table writes it in table format.
 func (p *Printer) ObjectAs(raw []byte, table func() error) error {
-	switch p.Format {
-	case JSON:
+	switch {
+	case p.short():
+		return p.one(raw)
+	case p.Format == JSON:
 		return writeJSON(p.Out, raw, "")
-	case YAML:
+	case p.Format == YAML:
 		return writeYAML(p.Out, raw)
 	default:
 		return table()
@@ -51,10 +53,12 @@ func (p *Printer) Value(v any) error {
 // people.
 func (p *Printer) Line(raw []byte, line func() string) error {
 	var err error
-	switch p.Format {
-	case JSON:
+	switch {
+	case p.short():
+		err = p.one(raw)
+	case p.Format == JSON:
 		_, err = fmt.Fprintf(p.Out, "%s\n", escapeJSON(raw))
-	case YAML:
+	case p.Format == YAML:
 		if _, err = io.WriteString(p.Out, "---\n"); err == nil {
 			err = writeYAML(p.Out, raw)
 		}

@@ -30,7 +30,7 @@ func (s *Session[A]) begin(cmd *cobra.Command, args []string) (*Call[A], error) 
 		return nil, err
 	}
 	c := &Call[A]{
-		Session: s, Cmd: cmd, Args: args, Reach: a, Out: output.NewPrinter(cmd.OutOrStdout(), s.format),
+		Session: s, Cmd: cmd, Args: args, Reach: a, Out: output.NewPrinter(cmd.OutOrStdout(), s.style),
 	}
 	if c.API, err = s.Client(a, s.timeout); err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (s *Session[A]) begin(cmd *cobra.Command, args []string) (*Call[A], error) 
 }
 
 // Table reports whether the output is for people rather than programs.
-func (c *Call[A]) Table() bool { return c.format == output.Table }
+func (c *Call[A]) Table() bool { return c.style.People() }
 
 // Send reads a response. It takes the results of a generated client's method.
 func (c *Call[A]) Send(r *http.Response, err error) (client.Answer, error) {

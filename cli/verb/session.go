@@ -49,7 +49,7 @@ type Session[A any] struct {
 type flags struct {
 	server, token, tokenFile, caFile string
 	timeout                          time.Duration
-	format                           output.Format
+	style                            output.Style
 }
 
 // NewSession returns a Session. AddFlags gives it its flags.
@@ -68,7 +68,7 @@ func (s *Session[A]) AddFlags(cmd *cobra.Command) {
 	f.StringVar(&s.tokenFile, "token-file", "", "file with the token to call with")
 	f.StringVar(&s.caFile, "ca-file", "", "PEM file with certificate authorities to trust besides the system's")
 	f.DurationVar(&s.timeout, "timeout", 30*time.Second, "how long a request that should be answered at once may take")
-	s.format.AddFlag(cmd)
+	s.style.AddFlags(cmd)
 	for old, value := range map[string]*string{api.OldServerFlag: &s.server, api.OldTokenFileFlag: &s.tokenFile} {
 		if old != "" {
 			f.StringVar(value, old, "", "")

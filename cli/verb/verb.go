@@ -42,7 +42,8 @@ func Group(use, short, example string, aliases ...string) *cobra.Command {
 // Command returns a command that runs f.
 func (s *Session[A]) Command(v Verb, f func(ctx context.Context, c *Call[A]) error) *cobra.Command {
 	return &cobra.Command{
-		Use: v.Use, Short: v.Short, Long: v.Long, Example: v.Example, Aliases: v.Aliases, Args: arguments(v.Use),
+		Use: v.Use, Short: v.Short, Long: v.Long, Example: v.Example, Args: arguments(v.Use),
+		Aliases: append(v.Aliases, otherNames[strings.Fields(v.Use)[0]]...),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := s.begin(cmd, args)
 			if err != nil {
@@ -51,6 +52,11 @@ func (s *Session[A]) Command(v Verb, f func(ctx context.Context, c *Call[A]) err
 			return f(cmd.Context(), c)
 		},
 	}
+}
+
+// otherNames are the short forms of verbs, and the names that they had before.
+var otherNames = map[string][]string{
+	"list": {"ls"}, "show": {"get"}, "delete": {"rm", "remove"},
 }
 
 // Object returns a command that prints the object that a request returns.

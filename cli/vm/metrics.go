@@ -145,7 +145,7 @@ func watchMetrics(ctx context.Context, c *daemon.Call, id string, interval time.
 
 // drawMetrics shows a sample, and returns how many lines the next one must overwrite.
 func drawMetrics(c *daemon.Call, a daemon.Answer, now hypervisorapi.VMMetrics, all []*series, drawn int) (int, error) {
-	if !c.Out.People || !c.Table() {
+	if !c.Out.Terminal || !c.Table() {
 		return 0, c.Out.Line(a.Body, func() string {
 			parts := []string{
 				now.At.UTC().Format(time.RFC3339),
