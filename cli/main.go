@@ -21,10 +21,13 @@ type IO struct {
 	Getenv func(string) string
 	// Dir is the directory in which .mainstay is looked up. Empty means the working directory.
 	Dir string
+	// ConfigDir is the directory of the contexts. Empty means mainstay in the user's directory for
+	// configuration.
+	ConfigDir string
 }
 
 func (s IO) environment() client.Environment {
-	env := client.Environment{Getenv: s.Getenv, Dir: cmp.Or(s.Dir, ".")}
+	env := client.Environment{Getenv: s.Getenv, Dir: cmp.Or(s.Dir, "."), ConfigDir: s.ConfigDir}
 	if env.Getenv == nil {
 		env.Getenv = os.Getenv
 	}

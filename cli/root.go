@@ -1,6 +1,13 @@
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/mainstay-infra/mainstay/cli/contexts"
+	"github.com/mainstay-infra/mainstay/cli/edge"
+	"github.com/mainstay-infra/mainstay/cli/lb"
+	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
+)
 
 // NewRoot returns the command `mainstay` with everything below it.
 func NewRoot(stdio IO, extra ...*cobra.Command) *cobra.Command {
@@ -33,6 +40,7 @@ exist, 128 and the signal's number if a signal ended it, and 125 if it was not r
 	for _, n := range Nouns() {
 		n.addTo(root, env)
 	}
+	root.AddCommand(contexts.New(env, &edge.Service, &daemon.Service, &lb.Service))
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	return root

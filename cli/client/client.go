@@ -24,6 +24,9 @@ type Environment struct {
 	Getenv func(string) string
 	// Dir is the directory in which .mainstay is looked up.
 	Dir string
+	// ConfigDir is the directory of the contexts. Empty means mainstay in the user's directory for
+	// configuration.
+	ConfigDir string
 }
 
 // ServerURL returns the server of the flag --server, or else of the environment, or else the

@@ -47,4 +47,6 @@ func (s *Service) failure(err error) error {
 	return unavailable(fmt.Errorf("no answer%s: %w", server, err), "")
 }
 
-func unavailable(err error, hint string) error { return &exit.Error{Code: exit.Unavailable, Err: err, Hint: hint} }
+func unavailable(err error, hint string) error {
+	return &exit.Error{Code: exit.Unavailable, Err: err, Hint: hint}
+}

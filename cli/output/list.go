@@ -115,3 +115,16 @@ func (l *List[T]) table(items []json.RawMessage) error {
 	}
 	return tw.Flush()
 }
+
+// Add writes items that do not come from the API.
+func (l *List[T]) Add(items ...T) error {
+	raw := make([]json.RawMessage, len(items))
+	for i, item := range items {
+		text, err := json.Marshal(item)
+		if err != nil {
+			return fmt.Errorf("encode the answer: %w", err)
+		}
+		raw[i] = text
+	}
+	return l.Page(raw)
+}

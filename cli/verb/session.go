@@ -99,20 +99,39 @@ type Access struct {
 
 // Access returns the server and the credentials that the flags and the environment name.
 func (s *Session[A]) Access() (*Access, error) {
-	server, err := client.ServerURL(s.server, s.firstOf(s.api.ServerEnv), s.api.Default, s.api.BasePath)
+	place, err := s.place()
 	if err != nil {
 		return nil, err
 	}
-	token, err := s.bearer(server)
+	server, err := client.ServerURL(
+		s.server, s.firstOf(s.api.ServerEnv), cmp.Or(place.Server, s.api.Default), s.api.BasePath,
+	)
 	if err != nil {
 		return nil, err
 	}
-	transport, err := client.Transport(s.caFile)
+	token, err := s.bearer(server, place)
+	if err != nil {
+		return nil, err
+	}
+	transport, err := client.Transport(cmp.Or(s.caFile, place.CAFile))
 	if err != nil {
 		return nil, err
 	}
 	transport.ExpectContinueTimeout = s.api.ExpectContinue
 	return &Access{server, token, transport, s.api.Header}, nil
+}
+
+// place returns how the current context reaches the service. What "mainstay dev" left in the working
+// directory takes precedence.
+func (s *Session[A]) place() (client.Place, error) {
+	usual, err := url.Parse(s.api.Default)
+	if err != nil {
+		return client.Place{}, err
+	}
+	if dev, err := s.api.Service.DevCredential(s.Env, usual); err != nil || dev != "" {
+		return client.Place{}, err
+	}
+	return s.Env.Place(s.api.Service.Unit)
 }
 
 func (s *Session[A]) firstOf(variables []string) string {
@@ -127,7 +146,7 @@ func (s *Session[A]) firstOf(variables []string) string {
 // maxTokenFile is the maximum size of the file of --token-file, in bytes.
 const maxTokenFile = 64 << 10
 
-func (s *Session[A]) bearer(server *url.URL) (string, error) {
+func (s *Session[A]) bearer(server *url.URL, place client.Place) (string, error) {
 	extract := s.api.Token
 	if extract == nil {
 		extract = strings.TrimSpace
@@ -148,6 +167,9 @@ func (s *Session[A]) bearer(server *url.URL) (string, error) {
 	}
 	if s.noToken != nil {
 		return "", s.noToken
+	}
+	if token := place.TokenFor(server); token != "" {
+		return token, nil
 	}
 	return s.api.Service.DevCredential(s.Env, server)
 }
