@@ -22,11 +22,12 @@ func run(t *testing.T, extra []*cobra.Command, args ...string) (code int, out, e
 		t.Context(),
 		args,
 		cli.IO{
-			In:     strings.NewReader(""),
-			Out:    &o,
-			Err:    &e,
-			Getenv: func(string) string { return "" },
-			Dir:    t.TempDir(),
+			In:        strings.NewReader(""),
+			Out:       &o,
+			Err:       &e,
+			Getenv:    func(string) string { return "" },
+			Dir:       t.TempDir(),
+			ConfigDir: t.TempDir(),
 		},
 		extra...)
 	return code, o.String(), e.String()

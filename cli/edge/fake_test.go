@@ -118,7 +118,7 @@ func (r run) doContext(t *testing.T, ctx context.Context, args ...string) result
 	if r.server != "" {
 		args = append(args, "--server", r.server)
 	}
-	code := cli.Main(ctx, args, cli.IO{In: strings.NewReader(r.stdin), Out: &out, Err: &errOut, Dir: r.dir,
+	code := cli.Main(ctx, args, cli.IO{In: strings.NewReader(r.stdin), Out: &out, Err: &errOut, Dir: r.dir, ConfigDir: "/nonexistent",
 		Getenv: func(name string) string { return r.env[name] }})
 	return result{code, out.String(), errOut.String()}
 }

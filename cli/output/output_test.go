@@ -76,7 +76,7 @@ func TestBrokenJSONIsAnErrorInEveryFormat(t *testing.T) {
 	t.Parallel()
 	for _, f := range []output.Format{output.Table, output.JSON, output.YAML} {
 		for _, raw := range []string{"", "{", `{"a":`, "[1", "nonsense"} {
-			if err := (&output.Printer{Out: new(bytes.Buffer), Style: output.Style{Style: output.Style{Format: f}}}).Object([]byte(raw)); err == nil {
+			if err := (&output.Printer{Out: new(bytes.Buffer), Style: output.Style{Format: f}}).Object([]byte(raw)); err == nil {
 				t.Errorf("%s took %q", f, raw)
 			}
 		}

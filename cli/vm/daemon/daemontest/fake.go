@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -161,11 +162,12 @@ func (r Run) Do(t testing.TB, ctx context.Context, args ...string) Result {
 	}
 	var out, errs bytes.Buffer
 	stdio := cli.IO{
-		In:     r.Stdin,
-		Out:    r.Out,
-		Err:    r.Err,
-		Dir:    r.Dir,
-		Getenv: func(name string) string { return r.Env[name] },
+		In:        r.Stdin,
+		Out:       r.Out,
+		Err:       r.Err,
+		Dir:       r.Dir,
+		ConfigDir: filepath.Join(r.Dir, "config"),
+		Getenv:    func(name string) string { return r.Env[name] },
 	}
 	if stdio.In == nil {
 		stdio.In = strings.NewReader("")
