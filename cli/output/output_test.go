@@ -116,7 +116,7 @@ func TestOnlyPeopleSeeCutCellsAndNearlyAllOfTheLast(t *testing.T) {
 		false: long + "   " + long + "\n",
 	} {
 		var b bytes.Buffer
-		list := output.NewList(&output.Printer{Out: &b, Style: output.Style{Format: output.Table}, People: people}, columns)
+		list := output.NewList(&output.Printer{Out: &b, Style: output.Style{Format: output.Table}, Terminal: people}, columns)
 		if err := list.Page([]json.RawMessage{json.RawMessage(`"` + long + `"`)}); err != nil {
 			t.Fatal(err)
 		}
