@@ -139,7 +139,7 @@ func (s commands) delete() *cobra.Command {
 		Use: "delete VM", Short: "Stop a VM at once and remove it with its disks and snapshots; its backups stay",
 		Example: "  mainstay vm delete web\n  mainstay vm delete web --yes",
 	}, func(ctx context.Context, c *daemon.Call) error {
-		id, err := daemon.VMID(ctx, c, c.Args[0])
+		id, err := daemon.ExactVMID(ctx, c, c.Args[0])
 		if err != nil {
 			return err
 		}
