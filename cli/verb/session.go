@@ -71,7 +71,7 @@ func (s *Session[A]) AddFlags(cmd *cobra.Command) {
 	s.style.AddFlags(cmd)
 	for old, value := range map[string]*string{api.OldServerFlag: &s.server, api.OldTokenFileFlag: &s.tokenFile} {
 		if old != "" {
-			f.StringVar(value, old, "", "")
+			f.StringVar(value, old, "", "earlier name of this flag: see --server and --token-file")
 			_ = f.MarkHidden(old) // this fails only for a flag that does not exist
 		}
 	}
@@ -124,12 +124,14 @@ func (s *Session[A]) Access() (*Access, error) {
 // place returns how the current context reaches the service. What "mainstay dev" left in the working
 // directory takes precedence.
 func (s *Session[A]) place() (client.Place, error) {
-	usual, err := url.Parse(s.api.Default)
-	if err != nil {
-		return client.Place{}, err
-	}
-	if dev, err := s.api.Service.DevCredential(s.Env, usual); err != nil || dev != "" {
-		return client.Place{}, err
+	if s.server == "" && s.firstOf(s.api.ServerEnv) == "" {
+		usual, err := url.Parse(s.api.Default)
+		if err != nil {
+			return client.Place{}, err
+		}
+		if dev, err := s.api.Service.DevCredential(s.Env, usual); err != nil || dev != "" {
+			return client.Place{}, err
+		}
 	}
 	return s.Env.Place(s.api.Service.Unit)
 }
