@@ -10,10 +10,12 @@ import (
 	"strings"
 	"syscall"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/web"
 )
@@ -25,6 +27,7 @@ type devMode struct {
 	log             *slog.Logger
 	credentials     map[string]string // the service's own
 	credentialsFile string
+	ring            *session.Ring // of the consoles
 }
 
 func (mode *devMode) isSet(variable string) bool {
@@ -34,6 +37,9 @@ func (mode *devMode) isSet(variable string) bool {
 // devPart is a service's part of dev mode.
 type devPart struct {
 	signIn string // what people sign in with
+	// tokens are the tokens with which the console of another service may sign in people of a role
+	// (package session).
+	tokens map[string]string
 	// module returns the module to run. started is called with its URL and its engine.
 	module func(started func(url, engine string)) Module
 }
@@ -99,7 +105,7 @@ func runDev(cmd *cobra.Command, mode devMode, units []Unit) error {
 	if err != nil {
 		return err
 	}
-	mode.credentialsFile = path
+	mode.credentialsFile, mode.ring = path, session.NewRing(time.Now)
 	var modules []Module
 	var running []devService
 	for _, u := range units {
@@ -109,7 +115,11 @@ func runDev(cmd *cobra.Command, mode devMode, units []Unit) error {
 			return err
 		}
 		modules = append(modules, part.module(func(url, engine string) {
-			running = append(running, devService{u, url, engine, part.signIn, web.Console(u.Name) != nil})
+			hasConsole := web.Console(u.Name) != nil
+			running = append(running, devService{u, url, engine, part.signIn, hasConsole})
+			if hasConsole {
+				mode.ring.Join(session.Member{Name: u.Name, Title: u.console(), URL: url, Tokens: part.tokens})
+			}
 		}))
 	}
 	return addressTaken(units, Run(cmd.Context(), modules, func() {

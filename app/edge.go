@@ -16,6 +16,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/config"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/routine"
+	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/service/edge"
 	"github.com/mainstay-infra/mainstay/web"
@@ -31,20 +32,23 @@ type reloading struct {
 	load func() (edge.Config, error)
 }
 
-// edgeModule returns the module of the edge control plane. started is called with its URL and its
+// edgeModule returns the module of the edge control plane. workspace may be nil. started is called with its URL and its
 // engine.
-func edgeModule(cfg edge.Config, log *slog.Logger, again reloading, started func(url, engine string)) Module {
+func edgeModule(
+	cfg edge.Config, log *slog.Logger, again reloading, workspace session.Workspace, started func(url, engine string),
+) Module {
 	return Module{Name: "edge", Start: func(ctx context.Context) (func() error, error) {
 		tracer, flush, err := tracing(ctx, log, "edge", cfg.OTLPEndpoint)
 		if err != nil {
 			return nil, err
 		}
 		svc, err := edge.New(ctx, cfg, edge.Deps{
-			Log:      log.With("service", "edge"),
-			Registry: telemetry.NewRegistry(),
-			Now:      time.Now,
-			Tracer:   tracer,
-			Console:  web.Console("edge"),
+			Log:       log.With("service", "edge"),
+			Registry:  telemetry.NewRegistry(),
+			Now:       time.Now,
+			Tracer:    tracer,
+			Console:   web.Console("edge"),
+			Workspace: workspace,
 		})
 		if err != nil {
 			return nil, err
@@ -124,7 +128,7 @@ credentials.json in the data folder. SIGHUP reads credentials again, from --conf
 				}
 				return cfg, firstCredentials(&cfg, log)
 			}
-			module := edgeModule(cfg, log, reloading{hangups(cmd.Context()), reload}, logListening(log, "edge"))
+			module := edgeModule(cfg, log, reloading{hangups(cmd.Context()), reload}, nil, logListening(log, "edge"))
 			return Run(cmd.Context(), []Module{module}, func() {})
 		},
 	}
@@ -173,8 +177,11 @@ func devEdge(mode devMode) (devPart, error) {
 	}
 	return devPart{
 		signIn: fmt.Sprintf("user %s, or a token, from %s", cfg.AdminUsername, mode.credentialsFile),
+		tokens: map[string]string{
+			session.RoleAdmin: cfg.AdminToken, session.RoleViewer: cfg.ViewerToken,
+		},
 		module: func(started func(url, engine string)) Module {
-			return edgeModule(cfg, mode.log, reloading{}, started)
+			return edgeModule(cfg, mode.log, reloading{}, mode.ring, started)
 		},
 	}, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/config"
+	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/service/hypervisor"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/demo"
@@ -23,11 +24,12 @@ import (
 )
 
 // hypervisorModule returns the module of the hypervisor daemon. It reloads credentials whenever
-// reload receives, those in the settings by calling settings; both may be nil. started is called
+// reload receives, those in the settings by calling settings; both may be nil, and so may
+// workspace. started is called
 // with its URL and its engine.
 func hypervisorModule(
 	cfg hypervisor.Config, log *slog.Logger, reload <-chan struct{}, settings func() (hypervisor.Config, error),
-	started func(url, engine string),
+	workspace session.Workspace, started func(url, engine string),
 ) Module {
 	return Module{Name: "hypervisor", Start: func(ctx context.Context) (func() error, error) {
 		tracer, flush, err := tracing(ctx, log, "hypervisor", cfg.OTLPEndpoint)
@@ -35,13 +37,14 @@ func hypervisorModule(
 			return nil, err
 		}
 		svc, err := hypervisor.New(ctx, cfg, hypervisor.Deps{
-			Log:      log.With("service", "hypervisor"),
-			Registry: telemetry.NewRegistry(),
-			Now:      time.Now,
-			Tracer:   tracer,
-			Console:  web.Console("hypervisor"),
-			Reload:   reload,
-			Settings: settings,
+			Log:       log.With("service", "hypervisor"),
+			Registry:  telemetry.NewRegistry(),
+			Now:       time.Now,
+			Tracer:    tracer,
+			Console:   web.Console("hypervisor"),
+			Reload:    reload,
+			Settings:  settings,
+			Workspace: workspace,
 		})
 		if err != nil {
 			return nil, err
@@ -93,7 +96,7 @@ bad value stops the start.`,
 			if err != nil {
 				return err
 			}
-			module := hypervisorModule(cfg, log, hangups(cmd.Context()), settings, logListening(log, "hypervisor"))
+			module := hypervisorModule(cfg, log, hangups(cmd.Context()), settings, nil, logListening(log, "hypervisor"))
 			return Run(cmd.Context(), []Module{module}, func() {})
 		},
 	}
@@ -114,8 +117,9 @@ func devHypervisor(mode devMode) (devPart, error) {
 	}
 	return devPart{
 		signIn: "the token from " + mode.credentialsFile,
+		tokens: map[string]string{session.RoleAdmin: cfg.Token},
 		module: func(started func(url, engine string)) Module {
-			return hypervisorModule(cfg, mode.log, nil, nil, started)
+			return hypervisorModule(cfg, mode.log, nil, nil, mode.ring, started)
 		},
 	}, nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/config"
 	"github.com/mainstay-infra/mainstay/kit/durable"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/service/lb"
 	"github.com/mainstay-infra/mainstay/service/lb/configfile"
@@ -26,21 +27,25 @@ import (
 )
 
 // lbModule returns the module of the load balancer. It reloads its document whenever reload
-// receives; if reload is nil, only when the file changes. started is called with its URL and its
+// receives; if reload is nil, only when the file changes. workspace may be nil. started is called with its URL and its
 // engine.
-func lbModule(cfg lb.Config, log *slog.Logger, reload <-chan struct{}, started func(url, engine string)) Module {
+func lbModule(
+	cfg lb.Config, log *slog.Logger, reload <-chan struct{}, workspace session.Workspace,
+	started func(url, engine string),
+) Module {
 	return Module{Name: "lb", Start: func(ctx context.Context) (func() error, error) {
 		tracer, flush, err := tracing(ctx, log, "lb", cfg.OTLPEndpoint)
 		if err != nil {
 			return nil, err
 		}
 		svc, err := lb.New(cfg, lb.Deps{
-			Log:      log.With("service", "lb"),
-			Registry: telemetry.NewRegistry(),
-			Now:      time.Now,
-			Tracer:   tracer,
-			Console:  web.Console("lb"),
-			Reload:   reload,
+			Log:       log.With("service", "lb"),
+			Registry:  telemetry.NewRegistry(),
+			Now:       time.Now,
+			Tracer:    tracer,
+			Console:   web.Console("lb"),
+			Reload:    reload,
+			Workspace: workspace,
 		})
 		if err != nil {
 			return nil, err
@@ -83,7 +88,7 @@ bad value stops the start.`,
 			if cfg.Detach {
 				return detach(cmd, cfg)
 			}
-			module := lbModule(cfg, log, hangups(cmd.Context()), logListening(log, "lb"))
+			module := lbModule(cfg, log, hangups(cmd.Context()), nil, logListening(log, "lb"))
 			return Run(cmd.Context(), []Module{module}, func() {})
 		},
 	}
@@ -157,7 +162,10 @@ func devLB(mode devMode) (devPart, error) {
 	}
 	return devPart{
 		signIn: fmt.Sprintf("a key from %s; its VIPs: %s", mode.credentialsFile, cfg.ConfigFile),
-		module: func(started func(url, engine string)) Module { return lbModule(cfg, mode.log, nil, started) },
+		tokens: devLBTokens(cfg, mode.credentials),
+		module: func(started func(url, engine string)) Module {
+			return lbModule(cfg, mode.log, nil, mode.ring, started)
+		},
 	}, nil
 }
 
@@ -188,6 +196,15 @@ func devLBConfig(mode devMode) (lb.Config, error) {
 		return cfg, fault.Wrap(fault.Invalid, err, "cannot write %s", cfg.ConfigFile)
 	}
 	return cfg, nil
+}
+
+// devLBTokens returns the keys from the credentials, unless the environment replaces them: it may
+// have several of each kind, and none of them is for this.
+func devLBTokens(cfg lb.Config, credentials map[string]string) map[string]string {
+	if cfg.APIKey != credentials["api_key"] || cfg.APIReadonlyKey != credentials["readonly_key"] {
+		return nil
+	}
+	return map[string]string{session.RoleAdmin: cfg.APIKey, session.RoleViewer: cfg.APIReadonlyKey}
 }
 
 // devDocument attaches to no interface, since it has no VIPs.

@@ -85,6 +85,12 @@ func (u *Unit) listens() (names []string) {
 	return names
 }
 
+// console returns the title of the service's console.
+func (u *Unit) console() string {
+	title := strings.TrimPrefix(u.Title, "the ")
+	return strings.ToUpper(title[:1]) + title[1:]
+}
+
 // namesOf returns the names of units, sorted alphabetically.
 func namesOf(units []Unit) []string {
 	names := make([]string, len(units))

@@ -2,8 +2,10 @@ package shell
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
 )
 
 // Peer is the origin of a request.
@@ -12,6 +14,10 @@ type Peer struct {
 	IP string
 	// Network is IP as a key for rate limits: addresses that one client can choose freely share it.
 	Network string
+}
+
+func peerOf(r *http.Request) Peer {
+	return Peer{IP: httpserve.RemoteIP(r), Network: httpserve.RemoteNetwork(r)}
 }
 
 // call is what the domain may know about the current request.
@@ -59,3 +65,6 @@ func As[C any](ctx context.Context, caller C) context.Context {
 }
 
 var errForeignPage = fault.New(fault.Denied, "a page of another site may not change anything here").WithCode("browser")
+
+// errNobody is why the caller is unknown who is about to sign in.
+var errNobody = fault.New(fault.Unauthenticated, "nobody has signed in yet")

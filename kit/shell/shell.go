@@ -19,6 +19,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/list"
 	"github.com/mainstay-infra/mainstay/kit/problem"
+	"github.com/mainstay-infra/mainstay/kit/session"
 )
 
 // Config holds the parts of a service that differ between services. C is its caller type.
@@ -68,6 +69,11 @@ type Config[C any] struct {
 	Whom func(C, Peer) string
 	// Now is the clock for the rates. Nil means time.Now.
 	Now func() time.Time
+	// Sessions keeps people signed in to the console. Nil means that the console has no sessions.
+	Sessions *session.Manager
+	// Who describes a caller to the console, or returns an error if the caller's credentials are not
+	// for consoles. It is required if there are Sessions.
+	Who func(C) (session.Who, error)
 	// GuardMetrics requires Identify and Admit for /metrics. Otherwise it is public.
 	GuardMetrics bool
 	// Front wraps every path, including /healthz and /docs. Nil means no wrapper.
@@ -76,6 +82,14 @@ type Config[C any] struct {
 
 // Metrics stands for /metrics where an Operation is required. It is not in the contract.
 var Metrics = &contract.Operation{ID: "metrics", Method: http.MethodGet, Path: "/metrics"}
+
+// Console stands for the requests of the console where an Operation is required. It is not in the
+// contract. Any credentials will do for it.
+var Console = &contract.Operation{ID: "console", Method: http.MethodGet, Path: "/console/session"}
+
+// RateLogin is the class of operations that check passwords (x-rate). Checking is slow by design
+// (package auth), and one network must not use up all processors with it.
+const RateLogin = "login"
 
 // Shell is the HTTP side of a service.
 type Shell[C any] struct {
@@ -110,6 +124,9 @@ func New[C any](cfg Config[C]) (*Shell[C], error) {
 	}
 	cfg.Contract.Mount(s.router)
 	s.probes(s.router.Handle)
+	if cfg.Sessions != nil {
+		cfg.Sessions.Routes(s.router.Handle, s.identifyPerson, s.Fail, s.limitLogins)
+	}
 	if s.console == nil {
 		// Someone who opens the address in a browser gets the documentation.
 		s.router.Handle("GET /{$}", http.RedirectHandler("/docs/", http.StatusFound))
@@ -238,11 +255,39 @@ func (s *Shell[C]) callers(op *contract.Operation, next http.Handler) http.Handl
 		admitted = rated(admitted)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := &call[C]{peer: Peer{IP: httpserve.RemoteIP(r), Network: httpserve.RemoteNetwork(r)}}
+		c := &call[C]{peer: peerOf(r)}
+		var over error
+		if s.cfg.Sessions != nil {
+			r, over = s.cfg.Sessions.Attach(r)
+		}
 		if s.cfg.Identify != nil {
-			c.caller, c.unknown = s.cfg.Identify(r, op)
+			if c.caller, c.unknown = s.cfg.Identify(r, op); c.unknown != nil && over != nil {
+				c.unknown = over
+			}
 		}
 		ctx := context.WithValue(r.Context(), callKey{}, c)
 		admitted.ServeHTTP(w, r.WithContext(list.WithURL(ctx, r.URL)))
+	})
+}
+
+// identifyPerson identifies who uses the console.
+func (s *Shell[C]) identifyPerson(r *http.Request) (context.Context, session.Who, error) {
+	c := &call[C]{peer: peerOf(r)}
+	ctx := context.WithValue(r.Context(), callKey{}, c)
+	if c.caller, c.unknown = s.cfg.Identify(r.WithContext(ctx), Console); c.unknown != nil {
+		return ctx, session.Who{}, c.unknown
+	}
+	who, err := s.cfg.Who(c.caller)
+	return ctx, who, err
+}
+
+// limitLogins limits how often one network may try to sign in.
+func (s *Shell[C]) limitLogins(next http.Handler) http.Handler {
+	if limit := s.rates[RateLogin]; limit != nil {
+		next = limit(next)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := &call[C]{peer: peerOf(r), unknown: errNobody}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callKey{}, c)))
 	})
 }

@@ -119,10 +119,6 @@ func (s *Service) limitBatches(op *contract.Operation, next http.Handler) http.H
 // Operations with larger bodies take turns.
 const maxBody int64 = 1 << 20
 
-// rateLogin is the x-rate of operations that check passwords. Checking is slow by design (package
-// auth), and one network must not use up all processors with it.
-const rateLogin = "login"
-
 // credentialRevoked is the x-credential of operations that tell the agent of a revoked site that
 // the site is revoked. All other operations treat its token as unknown.
 const credentialRevoked = "revoked"

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/problem"
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
@@ -18,7 +19,11 @@ var _ edgeapi.Server = api{}
 
 // openShell creates the HTTP handler, which enforces authorization and limits for the contract's
 // operations.
-func (s *Service) openShell(deps Deps) error {
+func (s *Service) openShell(deps Deps, sealer *auth.Sealer) error {
+	sessions, err := s.openSessions(sealer, deps.Workspace)
+	if err != nil {
+		return err
+	}
 	c, err := Contract()
 	if err != nil {
 		return err
@@ -41,9 +46,11 @@ func (s *Service) openShell(deps Deps) error {
 		Admit:    s.authorize,
 		Around:   s.limitCallers,
 		// Logins are counted by network, since there is no caller yet.
-		Rates: map[string]shell.Rate{rateLogin: {PerSecond: 2, Burst: 120}},
-		Now:   s.now,
-		Body:  s.limitBatches,
+		Rates:    map[string]shell.Rate{shell.RateLogin: {PerSecond: 2, Burst: 120}},
+		Now:      s.now,
+		Body:     s.limitBatches,
+		Sessions: sessions,
+		Who:      who,
 	})
 	if err != nil {
 		return err

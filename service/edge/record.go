@@ -23,6 +23,11 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, e entry) error {
 	return s.audit.Append(ctx, tx, e.of(callerFrom(ctx)), e.Detail)
 }
 
+// recordAlone writes an audit entry of something that changes nothing in the database.
+func (s *Service) recordAlone(ctx context.Context, e entry) error {
+	return s.db.Update(ctx, func(tx *db.Tx) error { return s.record(ctx, tx, e) })
+}
+
 // deny records a denied attempt in the audit log, unless there are too many of them.
 func (s *Service) deny(ctx context.Context, address string, e entry) error {
 	return s.audit.Deny(ctx, address, e.of(callerFrom(ctx)), e.Detail)

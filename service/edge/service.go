@@ -30,6 +30,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/keyring"
 	"github.com/mainstay-infra/mainstay/kit/pki"
 	"github.com/mainstay-infra/mainstay/kit/routine"
+	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 	"github.com/mainstay-infra/mainstay/service/edge/delivery"
@@ -45,6 +46,8 @@ type Deps struct {
 	Now      func() time.Time
 	Tracer   trace.TracerProvider // nil: no traces
 	Console  fs.FS                // the built web console; nil: none
+	// Workspace knows the other services of the installation. Nil: those in the settings.
+	Workspace session.Workspace
 }
 
 // Service is the edge control plane.
@@ -108,9 +111,6 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 		callers:       httpserve.NewSlots(0, maxInFlightOfCaller),
 		strangers:     httpserve.NewSlots(maxStrangers, maxStrangersOfNetwork),
 	}
-	if err := s.openShell(deps); err != nil {
-		return nil, err
-	}
 	if s.db, err = openDatabase(ctx, cfg); err != nil {
 		return nil, err
 	}
@@ -119,7 +119,11 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 			err = errors.Join(err, s.db.Close())
 		}
 	}()
-	if err := s.openSecrets(ctx); err != nil {
+	sealer, err := s.openSecrets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.openShell(deps, sealer); err != nil {
 		return nil, err
 	}
 	if cfg.PKI {
@@ -197,26 +201,27 @@ func Migrations() []db.Migration {
 		{Owner: "audit", Files: audit.Migrations()},
 		{Owner: "jobs", Files: jobs.Migrations()},
 		{Owner: "keyring", Files: keyring.Migrations()},
+		{Owner: "session", Files: session.Migrations()},
 		{Owner: "edge", Files: db.EmbeddedMigrations(migrationFiles)},
 	}
 }
 
 // openSecrets derives the service's keys from its secret key, and hashes the
-// credentials of the configuration.
-func (s *Service) openSecrets(ctx context.Context) error {
+// credentials of the configuration. It returns the sealer for the cookies of the console.
+func (s *Service) openSecrets(ctx context.Context) (*auth.Sealer, error) {
 	keys, err := keyring.SecretKeys(ctx, s.db, keyring.Config{
 		Configured: s.cfg.SecretKey, Accepted: s.cfg.AcceptedSecretKey, Data: s.cfg.Data, Log: s.log,
 		Replace: s.cfg.ReplaceLostKeys, Fits: s.keyFits,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if s.routeSecrets, err = newRouteSealer(keys.Current, keys.Accepted...); err != nil {
-		return err
+		return nil, err
 	}
 	seed, acceptedSeeds, err := keys.Derive("edge audit head")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	checkpoints := s.cfg.AuditCheckpoints
 	if checkpoints == "" {
@@ -228,19 +233,19 @@ func (s *Service) openSecrets(ctx context.Context) error {
 		Send:        audit.Endpoint{URL: s.cfg.AuditCheckpointURL, Secret: s.cfg.AuditCheckpointSecret},
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := keys.Settle(ctx, s.db, func(tx *db.Tx, rotated bool) error {
 		return s.renewSeals(ctx, tx, rotated)
 	}); err != nil {
-		return err
+		return nil, err
 	}
 	s.keyReplaced = keys.Replaced
 	if s.hasher, err = auth.NewHasher(auth.DefaultPasswordParams(), 2); err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.configure(ctx, s.cfg); err != nil {
-		return err
+		return nil, err
 	}
 	for _, secret := range []*string{
 		&s.cfg.AdminPassword, &s.cfg.AdminToken, &s.cfg.ViewerToken, &s.cfg.EnrollmentToken,
@@ -248,12 +253,13 @@ func (s *Service) openSecrets(ctx context.Context) error {
 	} {
 		*secret = ""
 	}
-	if s.cfg.OIDC.Issuer == "" {
-		return nil
+	sessions, err := auth.NewSealer(keys.Current, "edge console sessions", keys.Accepted...)
+	if err != nil || s.cfg.OIDC.Issuer == "" {
+		return sessions, err
 	}
 	cookies, err := auth.NewSealer(keys.Current, "edge sign-on cookies", keys.Accepted...)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	o := auth.OIDCConfig{
 		Issuer:       s.cfg.OIDC.Issuer,
@@ -269,10 +275,10 @@ func (s *Service) openSecrets(ctx context.Context) error {
 	}
 	if err := o.Validate(); err != nil {
 		f := fault.From(err)
-		return fault.InvalidField("oidc-"+f.Field, "%s", strings.TrimPrefix(f.Message, f.Field+": "))
+		return nil, fault.InvalidField("oidc-"+f.Field, "%s", strings.TrimPrefix(f.Message, f.Field+": "))
 	}
 	s.oidc = auth.NewOIDC(o, &http.Client{Timeout: 10 * time.Second}, cookies, s.now)
-	return nil
+	return sessions, nil
 }
 
 // Close closes the database and idle connections. Run must have returned.

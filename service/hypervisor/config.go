@@ -69,6 +69,7 @@ type Config struct {
 	MaxInFlight  int    `key:"max-in-flight" default:"1024" min:"1" help:"Requests served at once; more get 503."`
 	OTLPEndpoint string `key:"otlp-endpoint" env:"OTEL_EXPORTER_OTLP_ENDPOINT" help:"URL of an OpenTelemetry collector (OTLP over HTTP) to send traces to; none are made without it."`
 	AccessLog    string `key:"access-log" default:"errors" help:"Requests to log: all, errors or off."`
+	Workspace    string `key:"workspace" help:"YAML document that lists the consoles of this installation, for the switcher: services, each with title and url."`
 }
 
 var validNodeName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)

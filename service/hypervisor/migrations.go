@@ -7,6 +7,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
 	"github.com/mainstay-infra/mainstay/kit/keyring"
+	"github.com/mainstay-infra/mainstay/kit/session"
 )
 
 //go:embed migrations/*.sql
@@ -18,6 +19,7 @@ func Migrations() []db.Migration {
 		{Owner: "audit", Files: audit.Migrations()},
 		{Owner: "jobs", Files: jobs.Migrations()},
 		{Owner: "keyring", Files: keyring.Migrations()},
+		{Owner: "session", Files: session.Migrations()},
 		{Owner: "hypervisor", Files: db.EmbeddedMigrations(migrationFiles)},
 	}
 }

@@ -59,8 +59,11 @@ func openDatabase(ctx context.Context, data string) (*db.DB, error) {
 	return d, nil
 }
 
-// openKeys opens the audit log and returns the sealer of the guest agents' secrets.
-func (s *Service) openKeys(ctx context.Context, registry *prometheus.Registry) (*auth.Sealer, error) {
+// openKeys opens the audit log and returns the sealers of the guest agents' secrets and of the
+// console's cookies.
+func (s *Service) openKeys(
+	ctx context.Context, registry *prometheus.Registry,
+) (sealer, cookies *auth.Sealer, err error) {
 	keys, err := keyring.SecretKeys(ctx, s.db, keyring.Config{
 		Configured: s.cfg.SecretKey, Accepted: s.cfg.AcceptedSecretKey, Data: s.data, Log: s.log,
 		Replace: s.cfg.ReplaceLostKeys,
@@ -69,16 +72,19 @@ func (s *Service) openKeys(ctx context.Context, registry *prometheus.Registry) (
 		},
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	s.cfg.SecretKey, s.cfg.AcceptedSecretKey, s.cfg.Token = "", "", ""
-	sealer, err := record.NewSealer(keys.Current, keys.Accepted...)
+	sealer, err = record.NewSealer(keys.Current, keys.Accepted...)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	if cookies, err = auth.NewSealer(keys.Current, "hypervisor console sessions", keys.Accepted...); err != nil {
+		return nil, nil, err
 	}
 	seed, acceptedSeeds, err := keys.Derive("hypervisor audit head")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	checkpoints := s.cfg.AuditCheckpoints
 	if checkpoints == "" {
@@ -90,9 +96,9 @@ func (s *Service) openKeys(ctx context.Context, registry *prometheus.Registry) (
 	})
 	s.cfg.AuditCheckpointSecret = ""
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return sealer, keys.Settle(ctx, s.db, func(tx *db.Tx, rotated bool) error {
+	return sealer, cookies, keys.Settle(ctx, s.db, func(tx *db.Tx, rotated bool) error {
 		return record.RenewSeals(ctx, tx, sealer, s.audit, rotated)
 	})
 }

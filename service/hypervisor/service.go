@@ -19,6 +19,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
 	"github.com/mainstay-infra/mainstay/kit/routine"
+	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/agent"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
@@ -42,6 +43,8 @@ type Deps struct {
 	Now      func() time.Time
 	Tracer   trace.TracerProvider // nil: no traces
 	Console  fs.FS                // the built web console; nil: none
+	// Workspace knows the other services of the installation. Nil: those in the settings.
+	Workspace session.Workspace
 	// Backends run VMs; nil: all that this host supports.
 	Backends map[string]backend.Backend
 	// Reload receives a value when credentials should be reloaded, as on SIGHUP; nil: never.
@@ -120,7 +123,11 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 
 // openRooms creates the rooms, dependencies first.
 func (s *Service) openRooms(ctx context.Context, doc *configfile.Config, gate *httpapi.Gate, deps Deps) error {
-	sealer, err := s.openKeys(ctx, deps.Registry)
+	sealer, cookies, err := s.openKeys(ctx, deps.Registry)
+	if err != nil {
+		return err
+	}
+	workspace, err := session.OpenWorkspace(deps.Workspace, s.cfg.Workspace)
 	if err != nil {
 		return err
 	}
@@ -172,6 +179,7 @@ func (s *Service) openRooms(ctx context.Context, doc *configfile.Config, gate *h
 		StopGrace: s.cfg.StopGrace, Local: s.cfg.server().Local(), Restored: s.restored, Ping: s.db.Ping,
 		Store: s.store, Machines: s.machines, Operations: s.operate, Catalog: images, Plan: s.plan, Agent: guests,
 		Life: s.life, Disk: disks, Fleet: s.fleet,
+		Cookies: cookies, Ended: session.InDatabase(s.db, s.now), Workspace: workspace,
 	}, gate)
 	return err
 }

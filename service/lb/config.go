@@ -38,6 +38,7 @@ type Config struct {
 
 	OTLPEndpoint string `key:"otlp-endpoint" env:"OTEL_EXPORTER_OTLP_ENDPOINT" help:"URL of an OpenTelemetry collector (OTLP over HTTP) to send traces to; none are made without it."`
 	AccessLog    string `key:"access-log" default:"errors" help:"Requests to log: all, errors or off."`
+	Workspace    string `key:"workspace" help:"YAML document that lists the consoles of this installation, for the switcher: services, each with title and url."`
 }
 
 // maxInFlight is the maximum number of requests in flight.

@@ -21,6 +21,10 @@ func (s *Service) openShell(deps Deps) error {
 	if err != nil {
 		return err
 	}
+	sessions, err := s.openSessions(deps)
+	if err != nil {
+		return err
+	}
 	s.shell, err = shell.New(shell.Config[caller]{
 		Name:        "lb",
 		Contract:    c,
@@ -37,6 +41,8 @@ func (s *Service) openShell(deps Deps) error {
 		Admit:       s.gate.admit,
 		Around:      s.gate.recordChanges,
 		Body:        s.onlyJSON,
+		Sessions:    sessions,
+		Who:         who,
 	})
 	if err != nil {
 		return err

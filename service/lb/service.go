@@ -15,6 +15,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/routine"
+	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/lb/bgp"
 	"github.com/mainstay-infra/mainstay/service/lb/configfile"
@@ -29,6 +30,8 @@ type Deps struct {
 	Now      func() time.Time
 	Tracer   trace.TracerProvider // nil means no traces
 	Console  fs.FS                // the built web console; nil means none
+	// Workspace knows the other services of the installation. Nil means those in the settings.
+	Workspace session.Workspace
 	// Reload receives a value when the document should be loaded again, as on SIGHUP. nil means
 	// never.
 	Reload <-chan struct{}

@@ -4,6 +4,7 @@
 //	api.go       the API and its dependencies
 //	access.go    identifies and authorizes callers: the Gate
 //	vms.go, disks.go, agent.go, images.go, fleet.go, audit.go   operations of the contract
+//	person.go    the sessions of the web console
 //	socket.go    consoles and screens, and the tickets with which browsers open them
 //
 // # Invariants
@@ -27,11 +28,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/problem"
-	"github.com/mainstay-infra/mainstay/kit/relay"
+	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/kit/shell"
+	"github.com/mainstay-infra/mainstay/kit/ticket"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/agent"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
@@ -72,6 +75,12 @@ type Config struct {
 	Life       *life.Life
 	Disk       *disk.Manager
 	Fleet      *fleet.Registry
+
+	// Cookies seals the sessions of the console, and Ended knows those that were signed out.
+	Cookies *auth.Sealer
+	Ended   session.Ended
+	// Workspace knows the other services of the installation; nil: there are none.
+	Workspace session.Workspace
 }
 
 // API serves the contract's operations.
@@ -81,7 +90,7 @@ type API struct {
 	now      func() time.Time
 	shell    *shell.Shell[caller.Caller]
 	gate     atomic.Pointer[Gate]
-	tickets  *relay.Tickets[caller.Caller]
+	tickets  *ticket.Tickets[caller.Caller]
 	store    *record.Store
 	machines *machine.Set
 	operate  *operation.Runner
@@ -103,7 +112,7 @@ func Contract() (*contract.Contract, error) {
 // New returns an API with the contract's operations behind a gate and the rate limit.
 func New(cfg Config, gate *Gate) (*API, error) {
 	a := &API{
-		cfg: cfg, log: cfg.Log, now: cfg.Now, tickets: relay.NewTickets("mtk_", ownerOf, cfg.Now), store: cfg.Store, machines: cfg.Machines,
+		cfg: cfg, log: cfg.Log, now: cfg.Now, tickets: ticket.New("mtk_", ownerOf, cfg.Now), store: cfg.Store, machines: cfg.Machines,
 		operate: cfg.Operations, catalog: cfg.Catalog, plan: cfg.Plan, agent: cfg.Agent, life: cfg.Life, disk: cfg.Disk,
 		fleet: cfg.Fleet,
 	}
@@ -133,6 +142,8 @@ func New(cfg Config, gate *Gate) (*API, error) {
 		Rates:        map[string]shell.Rate{"": {PerSecond: cfg.Auth.RateLimitRPS, Burst: cfg.Auth.RateLimitBurst}},
 		Whom:         whom,
 		Now:          cfg.Now,
+		Sessions:     a.sessions(),
+		Who:          who,
 		GuardMetrics: cfg.Auth.Require && !cfg.Auth.OpenMetrics,
 	})
 	if err != nil {

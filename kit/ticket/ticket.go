@@ -1,4 +1,16 @@
-package relay
+// Package ticket issues words that stand for a caller's credentials once, for a short time.
+//
+// Browsers cannot send headers with a WebSocket or when they open another address, and a token in a
+// URL ends up in logs. A ticket does no harm there: it opens one thing, once, and within half a
+// minute.
+//
+// # Invariants
+//
+//   - A ticket opens what it was issued for, once, and within Life. Only its hash is stored.
+//   - The number of open tickets is bounded, in total and per caller.
+//
+// It imports auth, fault and httpserve.
+package ticket
 
 import (
 	"slices"
@@ -10,25 +22,24 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 )
 
-// TicketLife is how long a ticket can be redeemed.
-const TicketLife = 30 * time.Second
+// Life is how long a ticket can be redeemed.
+const Life = 30 * time.Second
 
 // Limits on unredeemed tickets: in total, and per caller.
 const (
-	maxTickets         = 10_000
-	maxTicketsOfCaller = 1_000
+	maxOpen     = 10_000
+	maxOfCaller = 1_000
 )
 
 var (
-	errTooManyTickets = fault.New(fault.TooMany, "too many tickets are open").WithRetryAfter(TicketLife)
-	errBadTicket      = fault.New(
+	errTooMany = fault.New(fault.TooMany, "too many tickets are open").WithRetryAfter(Life)
+	errBad     = fault.New(
 		fault.Unauthenticated, "the ticket is not good, or no longer; ask for another",
 	)
 )
 
-// Tickets issues words that stand for the credentials of a caller C, to open one socket each.
-// Browsers cannot send headers with a WebSocket, and a token in a URL ends up in logs. Tickets are
-// stored in memory only: after a restart, clients request new ones. It is safe for concurrent use.
+// Tickets issues words that stand for the credentials of a caller C. They are stored in memory
+// only: after a restart, clients request new ones. It is safe for concurrent use.
 type Tickets[C any] struct {
 	prefix string
 	owner  func(C) string
@@ -48,12 +59,12 @@ type ticket[C any] struct {
 	release func() // releases its slot
 }
 
-// NewTickets returns Tickets whose words begin with prefix, such as "mtk_". owner returns the name
+// New returns Tickets whose words begin with prefix, such as "mtk_". owner returns the name
 // under which a caller's tickets are counted.
-func NewTickets[C any](prefix string, owner func(C) string, now func() time.Time) *Tickets[C] {
+func New[C any](prefix string, owner func(C) string, now func() time.Time) *Tickets[C] {
 	return &Tickets[C]{
 		prefix: prefix, owner: owner, now: now,
-		slots: httpserve.NewSlots(maxTickets, maxTicketsOfCaller), open: map[string]ticket[C]{},
+		slots: httpserve.NewSlots(maxOpen, maxOfCaller), open: map[string]ticket[C]{},
 	}
 }
 
@@ -68,9 +79,9 @@ func (t *Tickets[C]) Issue(caller C, subject string, verbs ...string) (word stri
 	t.sweep(now)
 	release, ok := t.slots.Take(t.owner(caller))
 	if !ok {
-		return "", time.Time{}, errTooManyTickets
+		return "", time.Time{}, errTooMany
 	}
-	word, expires = auth.NewToken(t.prefix), now.Add(TicketLife)
+	word, expires = auth.NewToken(t.prefix), now.Add(Life)
 	t.open[auth.HashToken(word)] = ticket[C]{caller, subject, verbs, expires, release}
 	return word, expires, nil
 }
@@ -83,11 +94,11 @@ func (t *Tickets[C]) Redeem(word, subject, verb string) (caller C, err error) {
 	hash := auth.HashToken(word)
 	found, ok := t.open[hash]
 	if !ok {
-		return caller, errBadTicket
+		return caller, errBad
 	}
 	t.drop(hash)
 	if found.subject != subject || !slices.Contains(found.verbs, verb) || found.expires.Before(t.now()) {
-		return caller, errBadTicket
+		return caller, errBad
 	}
 	return found.caller, nil
 }

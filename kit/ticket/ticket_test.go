@@ -1,4 +1,4 @@
-package relay_test
+package ticket_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/kit/relay"
+	"github.com/mainstay-infra/mainstay/kit/ticket"
 )
 
 // counter is a clock that is set manually.
@@ -15,12 +15,12 @@ type counter struct{ at time.Time }
 
 func (c *counter) now() time.Time { return c.at }
 
-func newTickets() (*relay.Tickets[string], *counter) {
+func newTickets() (*ticket.Tickets[string], *counter) {
 	clock := &counter{time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)}
-	return relay.NewTickets("tst_", func(caller string) string { return caller }, clock.now), clock
+	return ticket.New("tst_", func(caller string) string { return caller }, clock.now), clock
 }
 
-func issue(t *testing.T, tickets *relay.Tickets[string], caller, subject string, verbs ...string) string {
+func issue(t *testing.T, tickets *ticket.Tickets[string], caller, subject string, verbs ...string) string {
 	t.Helper()
 	word, _, err := tickets.Issue(caller, subject, verbs...)
 	if err != nil {
@@ -83,7 +83,7 @@ func TestOneCallerCannotUseUpAllTickets(t *testing.T) {
 			issue(t, tickets, fmt.Sprint(caller), "vm-1", "console")
 		}
 		_, _, err := tickets.Issue(fmt.Sprint(caller), "vm-1", "console")
-		if f := fault.From(err); f == nil || f.Kind != fault.TooMany || f.RetryAfter != relay.TicketLife {
+		if f := fault.From(err); f == nil || f.Kind != fault.TooMany || f.RetryAfter != ticket.Life {
 			t.Fatalf("caller %d: %v", caller, err)
 		}
 		clock.at = clock.at.Add(time.Second)
@@ -91,7 +91,7 @@ func TestOneCallerCannotUseUpAllTickets(t *testing.T) {
 	if _, _, err := tickets.Issue("eve", "vm-1", "console"); !fault.Is(err, fault.TooMany) {
 		t.Fatalf("beyond all tickets: %v", err)
 	}
-	clock.at = clock.at.Add(relay.TicketLife - 10*time.Second + 1) // those of the first caller have expired
+	clock.at = clock.at.Add(ticket.Life - 10*time.Second + 1) // those of the first caller have expired
 	word := issue(t, tickets, "0", "vm-1", "console")
 	for range 999 {
 		issue(t, tickets, "eve", "vm-1", "console")

@@ -1,0 +1,108 @@
+package session
+
+import (
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/ticket"
+)
+
+// Member is a service of a Ring.
+type Member struct {
+	Name, Title, URL string
+	// Tokens are the service's tokens for the roles of Who. People with other roles sign in
+	// themselves.
+	Tokens map[string]string
+}
+
+// at returns the member's address for a browser that knows the machine by host: as localhost, for
+// example, or from another machine.
+func (m *Member) at(host string) string {
+	u, err := url.Parse(m.URL)
+	if err != nil || host == "" {
+		return m.URL
+	}
+	if port := u.Port(); port != "" {
+		host = net.JoinHostPort(host, port)
+	} else if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	u.Host, u.Path = host, ""
+	return u.String()
+}
+
+// Ring is the Workspace of services that run in one process, as in dev mode. Whoever may do
+// everything in one of them may do so in the others, and likewise for seeing everything. It is safe
+// for concurrent use.
+type Ring struct {
+	tickets *ticket.Tickets[string] // of a role
+
+	mu      sync.Mutex
+	members []Member
+}
+
+// NewRing returns an empty Ring.
+func NewRing(now func() time.Time) *Ring {
+	return &Ring{tickets: ticket.New("mst_", func(role string) string { return role }, now)}
+}
+
+// Join adds a service.
+func (g *Ring) Join(m Member) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.members = append(g.members, m)
+}
+
+// Services returns the services in the order of their names.
+func (g *Ring) Services(host string) []Service {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	out := make([]Service, len(g.members))
+	for i, m := range g.members {
+		out[i] = Service{Name: m.Name, Title: m.Title, URL: m.at(host)}
+	}
+	slices.SortFunc(out, func(a, b Service) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// Ticket implements Workspace.
+func (g *Ring) Ticket(who Who, host, service string) (string, error) {
+	m, found := g.member(service)
+	if !found {
+		return "", fault.New(fault.NotFound, "there is no service %.64q here", service)
+	}
+	if m.Tokens[who.Role] == "" {
+		return "", errNoTicket
+	}
+	word, _, err := g.tickets.Issue(who.Role, service, "session")
+	if err != nil {
+		return "", err
+	}
+	// The fragment is never sent to a server, so it is in no log.
+	return m.at(host) + "/#ticket=" + url.QueryEscape(word), nil
+}
+
+// Redeem implements Workspace.
+func (g *Ring) Redeem(service, word string) (token string, err error) {
+	role, err := g.tickets.Redeem(word, service, "session")
+	if err != nil {
+		return "", err
+	}
+	m, _ := g.member(service)
+	return m.Tokens[role], nil
+}
+
+func (g *Ring) member(name string) (Member, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	i := slices.IndexFunc(g.members, func(m Member) bool { return m.Name == name })
+	if i < 0 {
+		return Member{}, false
+	}
+	return g.members[i], true
+}

@@ -1,0 +1,157 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/auth"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+)
+
+// Header is the header that consoles send with each request. Its value does not matter.
+const Header = "X-Mainstay-Console"
+
+// Who describes a signed-in person to the console.
+type Who struct {
+	Name string `json:"name"`
+	// Note describes the permissions in a few words, such as "admin, sees everything".
+	Note string `json:"note"`
+	// Role is RoleAdmin or RoleViewer if the person may do or see everything, so that a Ring may
+	// open other consoles. It is empty for anyone else, such as a tenant.
+	Role string `json:"-"`
+}
+
+// The roles that a Ring knows.
+const (
+	RoleAdmin  = "admin"
+	RoleViewer = "viewer"
+)
+
+// Config holds the settings and dependencies of a Manager.
+type Config struct {
+	// Service is the service's name, such as "edge". It is part of the cookie's name.
+	Service string
+	// Title is the name that the console shows.
+	Title string
+	// Sealer encrypts the cookies. Replicas share its secret.
+	Sealer *auth.Sealer
+	Ended  Ended
+	Now    func() time.Time
+
+	// Password exchanges a name and a password for a token. Nil if the service has no passwords.
+	Password func(ctx context.Context, username, password string) (token string, err error)
+	// HasPassword reports whether anybody has a password now. Nil means yes, if there is Password.
+	HasPassword func() bool
+	// Token is what the service calls its tokens, such as "API key", and TokenHint explains them on
+	// the sign-in page. An empty Token stands for "Token".
+	Token, TokenHint string
+	// SingleSignOn is the path where single sign-on begins, if the service's API has one. OIDC
+	// stands for a login that the Manager serves itself. Empty and nil: there is none.
+	SingleSignOn string
+	OIDC         *auth.OIDC
+	// SignedIn is called before a session is opened, with the caller in the context. how is
+	// "password", "token", "ticket" or "single sign-on". An error refuses the session, unless it is
+	// StorageFailed. Nil: nothing to do.
+	SignedIn func(ctx context.Context, how string) error
+	// SignedOut is called when a session is signed out, with the caller in the context. Nil: nothing
+	// to do.
+	SignedOut func(ctx context.Context) error
+	// Workspace knows the other services. Nil: there are none.
+	Workspace Workspace
+}
+
+// Manager opens, recognizes and ends the sessions of one service. It is safe for concurrent use.
+type Manager struct {
+	cfg     Config
+	foreign http.CrossOriginProtection
+	states  *states
+}
+
+// New returns a Manager.
+func New(cfg Config) *Manager {
+	if cfg.Token == "" {
+		cfg.Token = "Token"
+	}
+	if cfg.OIDC != nil {
+		cfg.SingleSignOn = loginPath
+	}
+	return &Manager{cfg: cfg, states: newStates(cfg.Now)}
+}
+
+var (
+	errOver    = fault.New(fault.Unauthenticated, "the session is over; sign in again").WithCode("session_over")
+	errForeign = fault.New(fault.Denied,
+		"this request does not come from the service's own console; a proxy in between must pass the Host header on",
+	).WithCode("browser")
+	errFull = fault.New(fault.Unavailable, "too many sessions were signed out today; restart the service to end all")
+)
+
+type identityKey struct{}
+
+// IdentityFrom returns who signed in with single sign-on, if the request of ctx belongs to such a
+// session.
+func IdentityFrom(ctx context.Context) (auth.Identity, bool) {
+	id, ok := ctx.Value(identityKey{}).(auth.Identity)
+	return id, ok
+}
+
+// Attach returns the request with the credentials of its session: the token as an Authorization
+// header, or the identity for IdentityFrom. A request that belongs to no session is returned
+// unchanged. The error is not nil if the session is over or cannot be used; the request is then
+// returned unchanged, too, since an operation may need no credentials.
+func (m *Manager) Attach(r *http.Request) (*http.Request, error) {
+	if r.Header.Get("Authorization") != "" || r.Header.Get(Header) == "" {
+		return r, nil
+	}
+	c, found := m.read(r)
+	if !found {
+		return r, nil
+	}
+	if m.foreign.Check(r) != nil {
+		return r, errForeign
+	}
+	if err := m.check(r.Context(), c); err != nil {
+		return r, err
+	}
+	return with(r, c), nil
+}
+
+// check returns an error if a session is over.
+func (m *Manager) check(ctx context.Context, c content) error {
+	if !m.cfg.Now().Before(c.Expires) {
+		return errOver
+	}
+	ended, err := m.cfg.Ended.Has(ctx, c.ID)
+	if err == nil && ended {
+		err = errOver
+	}
+	return err
+}
+
+// with returns the request with the credentials of a session.
+func with(r *http.Request, c content) *http.Request {
+	ctx := r.Context()
+	if c.Identity != nil {
+		ctx = context.WithValue(ctx, identityKey{}, *c.Identity)
+	}
+	out := r.WithContext(ctx)
+	out.Header = maps.Clone(r.Header)
+	out.Header.Del("Cookie") // what follows has no use for it
+	if c.Token != "" {
+		out.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	return out
+}
+
+// open opens a session: it sets its cookie.
+func (m *Manager) open(w http.ResponseWriter, r *http.Request, c content) error {
+	c.ID, c.Expires = auth.NewToken(""), m.cfg.Now().Add(Life).UTC().Truncate(time.Second)
+	raw, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	return m.write(w, r, m.cfg.Sealer.Seal(raw, m.cfg.Service))
+}
