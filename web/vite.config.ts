@@ -7,7 +7,7 @@ import { defineConfig } from 'vitest/config';
 
 const app = process.env['APP'] ?? 'edge';
 const server = process.env['MAINSTAY_URL'] ?? 'http://127.0.0.1:8080';
-const proxy = { '/api': server, '/docs': server, '/v1': { target: server, ws: true }, '^/fleet/': server };
+const proxy = { '/api': server, '/console': server, '/docs': server, '/v1': { target: server, ws: true }, '^/fleet/': server };
 
 // What the services send with the console; the preview sends the same, so that
 // the end-to-end tests see what the policy would block.

@@ -5,6 +5,7 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { caller, type Call, type Fixtures } from './fixtures';
 import type { Credentials } from './server';
+import { signIn } from './session';
 
 export { caller, expect };
 
@@ -56,11 +57,7 @@ export const test = base.extend<{ complaints: string[] }>({
 
 /** Opens a page as somebody who is signed in already. */
 export async function open(page: Page, path: string, role: Role = 'admin', url = world.full.url, token = tokens[role]): Promise<void> {
-  await page.addInitScript(([t]) => {
-    // Only a new tab: who signs out stays out.
-    if (!sessionStorage.getItem('e2e')) sessionStorage.setItem('mainstay.edge.token', t ?? '');
-    sessionStorage.setItem('e2e', 'yes');
-  }, [token]);
+  await signIn(page, url, token);
   await page.goto(url + path);
   await expect(page.locator('h1')).toBeVisible();
 }

@@ -29,7 +29,7 @@ test.afterAll(async () => {
   await (hv as Hypervisor | undefined)?.stop();
 });
 
-test('one signs in with a token, which is kept nowhere', async ({ page }) => {
+test('one signs in with a token, which no script can read', async ({ page }) => {
   await page.goto(`${hv.url}/images`);
   await page.getByLabel('Token').fill('wrong');
   await page.getByRole('button', { name: 'Sign in', exact: true }).click();

@@ -5,6 +5,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { binary, end, freePort } from './server';
+import { signIn } from './session';
 
 export const adminToken = 'hypervisor-admin-token-of-the-e2e-tests';
 export const tenantToken = 'hypervisor-tenant-token-of-the-e2e-tests';
@@ -101,10 +102,9 @@ async function until(what: string, done: () => Promise<boolean>, output: () => s
   throw new Error(`not after 60 s: ${what}:\n${output()}`);
 }
 
-/** Opens a page and signs in: the token is nowhere that a new page could find it. */
+/** Opens a page as somebody who is signed in already. */
 export async function open(page: Page, url: string, token = adminToken): Promise<void> {
+  await signIn(page, new URL(url).origin, token);
   await page.goto(url);
-  await page.getByLabel('Token').fill(token);
-  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
   await expect(page.getByRole('button', { name: 'Keyboard shortcuts' })).toBeVisible();
 }

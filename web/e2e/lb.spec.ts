@@ -21,7 +21,7 @@ test.describe('a load balancer at work', () => {
     await (lb as Balancer | undefined)?.stop();
   });
 
-  test('one signs in with a key, which is kept nowhere', async ({ page }) => {
+  test('one signs in with a key, which no script can read, once for all tabs', async ({ page }) => {
     await page.goto(`${lb.url}/backends`);
     await page.getByLabel('API key').fill('wrong');
     await page.getByRole('button', { name: 'Sign in', exact: true }).click();
@@ -32,13 +32,20 @@ test.describe('a load balancer at work', () => {
     await expect(page.getByRole('heading', { name: 'Backends', level: 1 })).toBeVisible();
     const stored = await page.evaluate(() => ({ local: Object.entries(localStorage), session: Object.entries(sessionStorage), cookies: document.cookie, address: location.href }));
     expect(stored).toEqual({ local: [], session: [], cookies: '', address: `${lb.url}/backends` });
-    expect(await page.context().cookies()).toEqual([]);
+    expect((await page.context().cookies()).map((c) => [c.httpOnly, c.sameSite, c.value.includes(readonlyKey)])).toEqual([[true, 'Strict', false]]);
     await page.reload();
+    await expect(page.getByRole('heading', { name: 'Backends', level: 1 })).toBeVisible();
+    const tab = await page.context().newPage();
+    await tab.goto(`${lb.url}/bgp`);
+    await expect(tab.getByRole('heading', { name: 'BGP sessions', level: 1 })).toBeVisible();
+    await tab.getByRole('button', { name: 'Sign out' }).click();
+    await expect(tab.getByRole('heading', { name: 'Sign in' })).toBeVisible();
+    // The other tab is signed out with it.
     await expect(page.getByRole('heading', { name: 'Sign in' })).toBeVisible();
     await open(page, lb.url, adminKey);
     await page.getByRole('button', { name: 'Sign out' }).click();
     await expect(page.getByRole('heading', { name: 'Sign in' })).toBeVisible();
-    await expect(page.getByText('Your session is over')).toHaveCount(0);
+    await expect(page.getByText('Your session has ended')).toHaveCount(0);
   });
 
   const pages: [name: string, path: string | (() => string), expected: string | (() => string)][] = [
@@ -315,7 +322,7 @@ test.describe('a load balancer at work', () => {
       stops.push(stop.name);
     }
     expect(stops).toEqual([
-      ...['Skip to the content', 'Mainstay Load balancer', 'Overview', 'Balancing', 'VIPs', 'Backends', 'Node', 'BGP sessions 1', 'Configuration', 'Theme', 'Sign out'],
+      ...['Skip to the content', 'Mainstay: overview', 'Overview', 'Balancing', 'VIPs', 'Backends', 'Node', 'BGP sessions 1', 'Configuration', 'Theme', 'Sign out', 'API reference'],
       ...['Keyboard shortcuts', 'Filter the loaded VIPs', 'Columns', 'VIP', 'Protocol', 'Mode', 'Backends', 'Packets/s', 'Throughput', 'New flows/s', 'Dropped/s'],
       ...[lb.vips.web, lb.vips.range, lb.vips.dns],
     ]);
@@ -351,7 +358,7 @@ test.describe('a load balancer without keys', () => {
 
       await lb.stop();
       lb = await startHelpless({ env: { LB_API_KEY: `${adminKey}-2` }, port: lb.port });
-      await expect(page.getByText('Your session is over')).toBeVisible();
+      await expect(page.getByText('Your session has ended')).toBeVisible();
     } finally {
       await lb.stop();
     }

@@ -17,6 +17,7 @@ import { connect, createServer as createTCPServer, type Socket } from 'node:net'
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { binary, end, freePort } from './server';
+import { signIn } from './session';
 
 export const adminKey = 'lb-admin-key-of-the-e2e-tests';
 export const readonlyKey = 'lb-readonly-key-of-the-e2e-tests';
@@ -321,10 +322,9 @@ export async function startHelpless({ env = {}, port, config = oneVIP }: { env?:
   return { url, port, stop };
 }
 
-/** Opens a page and signs in: the key is nowhere that a new page could find it. */
+/** Opens a page as somebody who is signed in already. */
 export async function open(page: Page, url: string, key = readonlyKey): Promise<void> {
+  await signIn(page, new URL(url).origin, key);
   await page.goto(url);
-  await page.getByLabel('API key').fill(key);
-  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
   await expect(page.getByRole('button', { name: 'Keyboard shortcuts' })).toBeVisible();
 }

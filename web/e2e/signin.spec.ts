@@ -3,7 +3,7 @@ import { dialog, expect, expectAccessible, expectNoSidewaysScroll, open, shot, t
 
 const { admin_username, admin_password, viewer_token } = world.full.credentials;
 
-test('an operator signs in with a password and out again', async ({ page }) => {
+test('an operator signs in with a password and out again', async ({ page, request }) => {
   await page.goto('/sites');
   await page.getByLabel('Username').fill(admin_username);
   await page.getByLabel('Password').fill('wrong');
@@ -13,12 +13,14 @@ test('an operator signs in with a password and out again', async ({ page }) => {
   await page.getByRole('button', { name: 'Sign in', exact: true }).click();
   // The page that was asked for is there, not the first one.
   await expect(page.getByRole('heading', { name: 'Sites', level: 1 })).toBeVisible();
-  const token = await page.evaluate(() => sessionStorage.getItem('mainstay.edge.token'));
+  const [cookie] = await page.context().cookies();
+  expect(cookie).toMatchObject({ httpOnly: true, sameSite: 'Strict' });
+  expect(await page.evaluate(() => [document.cookie, localStorage.length, sessionStorage.length])).toEqual(['', 0, 0]);
   await page.getByRole('button', { name: 'Sign out' }).click();
   await expect(page.getByRole('heading', { name: 'Sign in' })).toBeVisible();
-  await expect(page.getByText('Your session is over')).toHaveCount(0);
-  expect(await page.evaluate(() => sessionStorage.getItem('mainstay.edge.token'))).toBeNull();
-  const answer = await page.request.get('/api/v1/auth/me', { headers: { Authorization: `Bearer ${token}` } });
+  await expect(page.getByText('Your session has ended')).toHaveCount(0);
+  expect(await page.context().cookies()).toEqual([]);
+  const answer = await request.get(`${world.full.url}/api/v1/auth/me`, { headers: { 'X-Mainstay-Console': 'e2e', Cookie: `${cookie?.name}=${cookie?.value}` } });
   expect(answer.status(), 'the server has ended the session too').toBe(401);
 });
 
@@ -44,17 +46,49 @@ test('a token is tried before it is taken', async ({ page }) => {
   await expect(page.getByRole('alert')).toBeVisible();
   await page.getByLabel('Token').fill(world.fixtures.sites['plant-2']?.agent ?? '');
   await page.getByRole('button', { name: 'Sign in', exact: true }).click();
-  await expect(page.getByRole('alert')).toContainText('site’s agent');
+  await expect(page.getByRole('alert')).toContainText('site\'s agent');
   await page.getByLabel('Token').fill(` ${viewer_token} `);
   await page.getByRole('button', { name: 'Sign in', exact: true }).click();
   await expect(page.getByRole('heading', { name: 'Overview' })).toBeVisible();
 });
 
-test('single sign-on that is not set up is explained kindly', async ({ page }) => {
-  await page.goto('/');
-  await page.getByRole('button', { name: 'Sign in with single sign-on' }).click();
-  await expect(page.getByText('Single sign-on is not set up on this server')).toBeVisible();
+test('single sign-on that is not set up is not offered, and its refusal is told', async ({ page }) => {
+  await page.goto('/#refused=nobody%20in%20your%20groups%20may%20sign%20in%20here');
+  await expect(page.getByRole('alert')).toHaveText('nobody in your groups may sign in here');
+  await expect(page.getByRole('button', { name: 'Sign in with single sign-on' })).toHaveCount(0);
   await expect(page).toHaveURL('/');
+});
+
+test('a session opens every tab, survives a reload, and ends in all of them', async ({ page, context }) => {
+  await open(page, '/sites', 'viewer');
+  await page.reload();
+  await expect(page.getByRole('heading', { name: 'Sites', level: 1 })).toBeVisible();
+  // A link that a colleague sent.
+  const tab = await context.newPage();
+  await tab.goto(`/devices/press-1`);
+  await expect(tab.getByRole('heading', { name: 'press-1', level: 1 })).toBeVisible();
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await expect(page.getByRole('heading', { name: 'Sign in' })).toBeVisible();
+  await expect(tab.getByRole('heading', { name: 'Sign in' })).toBeVisible();
+  await tab.reload();
+  await expect(tab.getByRole('heading', { name: 'Sign in' })).toBeVisible();
+});
+
+test('a session that ends in the middle of a form takes nothing of what was typed', async ({ page, request }) => {
+  const session = (await (await request.post('/api/v1/auth/login', { data: { username: admin_username, password: admin_password } })).json()) as { token: string };
+  await open(page, '/policies', 'admin', world.full.url, session.token);
+  await page.getByRole('button', { name: 'Make a pack' }).first().click();
+  const form = page.getByRole('dialog').filter({ hasText: 'Allowed images' });
+  await form.getByLabel('Name', { exact: true }).fill('Half a name');
+  await request.post('/api/v1/auth/logout', { headers: { Authorization: `Bearer ${session.token}` } });
+  const again = await dialog(page, 'signin-again', 'Sign in again');
+  await page.keyboard.press('Escape');
+  await again.getByLabel('Username').fill(admin_username);
+  await again.getByLabel('Password').fill(admin_password);
+  await again.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await expect(again).toHaveCount(0);
+  await expect(form.getByLabel('Name', { exact: true })).toHaveValue('Half a name');
+  await expect(page.getByText('Live', { exact: true })).toBeVisible();
 });
 
 test('the token of single sign-on is taken from the fragment and gone from the address', async ({ page }) => {
@@ -68,7 +102,7 @@ test('a token that stops working leads to sign-in and back to the page', async (
   const session = (await (await request.post('/api/v1/auth/login', { data: { username: admin_username, password: admin_password } })).json()) as { token: string };
   await open(page, '/routes', 'admin', world.full.url, session.token);
   await request.post('/api/v1/auth/logout', { headers: { Authorization: `Bearer ${session.token}` } });
-  await expect(page.getByText('Your session is over')).toBeVisible();
+  await expect(page.getByText('Your session has ended')).toBeVisible();
   await page.getByRole('button', { name: 'Use a token' }).click();
   await page.getByLabel('Token').fill(tokens.viewer);
   await page.getByRole('button', { name: 'Sign in', exact: true }).click();

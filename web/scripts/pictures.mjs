@@ -33,7 +33,7 @@ for (const { name, path, theme, width, height, wait, tab, skip } of pictures) {
     continue;
   }
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: theme, reducedMotion: 'reduce' });
-  await context.addInitScript((value) => sessionStorage.setItem('mainstay.edge.token', value), token);
+  await context.request.post(`${url}/console/session`, { headers: { 'X-Mainstay-Console': 'pictures' }, data: { token } });
   const page = await context.newPage();
   await page.goto(url + path);
   if (tab) await page.getByRole('tab', { name: tab }).click();

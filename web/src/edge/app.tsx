@@ -1,16 +1,14 @@
 /** Sign-in, and the routes to the pages. */
-import { useQuery, useQueryClient } from '@tanstack/react-query';
-import { useEffect, type ReactNode } from 'react';
+import { useQuery } from '@tanstack/react-query';
+import type { ReactNode } from 'react';
 import { Link, Route, Switch } from 'wouter';
-import { CallerProvider, type Caller } from '../ui/access';
-import { body, errorFrom } from '../ui/client';
+import { CallerProvider } from '../ui/access';
+import { body } from '../ui/client';
+import { Gate } from '../ui/gate';
 import { Empty, Failure } from '../ui/notice';
 import { Page } from '../ui/page';
-import { useToken } from '../ui/session';
 import { Shell, type NavGroup, type NavItem } from '../ui/shell';
-import { SignIn } from '../ui/signin';
 import { Silent } from '../ui/silent';
-import { Toasts } from '../ui/toast';
 import { Activity } from './activity';
 import { Alerts } from './alerts';
 import { api, session, useMay, type Operation } from './api';
@@ -36,51 +34,20 @@ import { EnrollmentTokens } from './sites/tokens';
 const service = 'Edge control plane';
 
 export function App() {
-  const token = useToken(session);
-  const queries = useQueryClient();
-  // Data of one user must not be visible to the next.
-  useEffect(() => {
-    if (!token) queries.clear();
-  }, [token, queries]);
-  if (!token) return <Door />;
-  return <SignedIn key={token} />;
-}
-
-function Door() {
-  const login = async (username: string, password: string) => (await body(api.POST('/auth/login', { body: { username, password } }))).token;
-  const check = async (token: string) => {
-    const response = await fetch('/api/v1/auth/me', { headers: { Authorization: `Bearer ${token}` } });
-    if (!response.ok) throw await errorFrom(response);
-    const caller = (await response.json()) as Caller;
-    if (caller.role === 'agent') throw new Error('This is the token of a site’s agent. The console takes an admin or a viewer token.');
-  };
   return (
-    <>
-      <SignIn service={service} login={login} check={check} onToken={session.set} ssoUrl="/api/v1/auth/oidc/login" expired={session.expired()} />
-      <Toasts />
-    </>
+    <Gate session={session}>
+      <SignedIn />
+    </Gate>
   );
 }
 
 function SignedIn() {
   const me = useQuery({ queryKey: ['me'], queryFn: ({ signal }) => body(api.GET('/auth/me', { signal })), staleTime: Infinity });
-  if (me.error) {
-    return (
-      <main className="signin">
-        <div className="stack">
-          <Failure error={me.error} retry={() => void me.refetch()} />
-          <button type="button" className="btn" onClick={session.signOut}>
-            Sign out
-          </button>
-        </div>
-      </main>
-    );
-  }
-  if (!me.data) return <main className="signin muted">Loading…</main>;
+  if (!me.data) return <main className="signin">{me.error ? <Failure error={me.error} retry={() => void me.refetch()} /> : <span className="muted">Loading…</span>}</main>;
   return (
     <CallerProvider caller={me.data}>
       <LiveProvider>
-        <Frame caller={me.data} />
+        <Frame />
       </LiveProvider>
     </CallerProvider>
   );
@@ -122,20 +89,11 @@ function useNav(): NavGroup[] {
   ].filter((g) => g.items.length > 0);
 }
 
-function Frame({ caller }: { caller: Caller }) {
+function Frame() {
   const groups = useNav();
   const { state, silentSince } = useLive();
-  const signOut = async () => {
-    try {
-      // The server ends sessions. Other tokens are only deleted here.
-      if (caller.kind === 'session') await api.POST('/auth/logout');
-    } finally {
-      session.signOut();
-    }
-  };
-  const who = { name: caller.subject, note: `${caller.role}${caller.org_id ? ' of an org' : ', sees everything'}` };
   return (
-    <Shell service={service} groups={groups} who={who} live={state} onSignOut={() => void signOut()}>
+    <Shell service={service} groups={groups} live={state}>
       {silentSince !== undefined && (
         <div className="banners">
           <Silent who="The control plane" at={silentSince}>

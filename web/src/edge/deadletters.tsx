@@ -2,7 +2,8 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { Link, useLocation, useSearchParams } from 'wouter';
-import { body, page, reason as reasonOf } from '../ui/client';
+import { body, page } from '../ui/client';
+import { reason as reasonOf } from '../ui/problem';
 import { useConfirm } from '../ui/confirm';
 import { Dialog } from '../ui/dialog';
 import { localDateTime } from '../ui/draft';

@@ -5,7 +5,7 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { createContext, use, useEffect, useMemo, useRef, useState, type ReactNode } from 'react';
 import { body } from '../ui/client';
-import { useToken } from '../ui/session';
+import { useSession } from '../ui/session';
 import { useStream, type StreamState } from '../ui/stream';
 import { api, session, type ActivityEntry, type Overview } from './api';
 import { rateBetween, type Sample } from './rates';
@@ -73,7 +73,7 @@ export function mergeActivity(known: readonly ActivityEntry[], fresh: readonly A
 
 export function LiveProvider({ children }: { children: ReactNode }) {
   const client = useQueryClient();
-  const token = useToken(session);
+  const { epoch } = useSession(session);
   const [activity, setActivity] = useState<readonly ActivityEntry[]>();
   const [samples, setSamples] = useState<readonly Sample[]>([]);
   const arrived = useRef<ActivityEntry[]>([]);
@@ -89,13 +89,13 @@ export function LiveProvider({ children }: { children: ReactNode }) {
 
   const state = useStream({
     url: '/api/v1/stream',
-    token,
+    epoch,
     enabled: first.isSuccess,
     lastEventId: first.data?.[0]?.id ?? '0',
     onMessage: (message) => {
       if (message.event === 'activity') arrived.current.push(JSON.parse(message.data) as ActivityEntry);
     },
-    onUnauthorized: () => token && session.expire(token),
+    onUnauthorized: session.expire,
   });
 
   useEffect(() => {

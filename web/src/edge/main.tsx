@@ -2,16 +2,13 @@
 import { QueryClient, QueryClientProvider } from '@tanstack/react-query';
 import { StrictMode } from 'react';
 import { createRoot } from 'react-dom/client';
-import { ApiError } from '../ui/client';
+import { ApiError } from '../ui/problem';
 import { ConfirmProvider } from '../ui/confirm';
-import { takeTokenFromFragment } from '../ui/session';
 import '../ui/styles/index.css';
 import { applyTheme } from '../ui/theme';
-import { session } from './api';
 import { App } from './app';
 
 applyTheme();
-takeTokenFromFragment(session);
 
 const queries = new QueryClient({
   defaultOptions: {

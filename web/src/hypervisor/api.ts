@@ -5,7 +5,7 @@ import type { components, paths } from '../api/hypervisor.gen';
 import { createAccess, type Caller } from '../ui/access';
 import { createClient } from '../ui/client';
 import type { Schema } from '../ui/schema';
-import { createSession, inMemory } from '../ui/session';
+import { createSession } from '../ui/session';
 
 type Schemas = components['schemas'];
 export type AuditEntry = Schemas['AuditEntry'];
@@ -29,8 +29,7 @@ export type VM = Schemas['VM'];
 export type VMEvent = Schemas['Event'];
 export type VMSpec = Schemas['VMSpec'];
 
-/** The token is only in this page's memory. A reload discards it. */
-export const session = createSession('hypervisor', inMemory());
+export const session = createSession('hypervisor');
 export const api = createClient<paths>(session, '/');
 
 /** The schemas of request bodies, by operation. */

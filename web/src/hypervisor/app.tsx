@@ -1,17 +1,15 @@
 /** Sign-in, and the routes to the pages. */
-import { useQuery, useQueryClient } from '@tanstack/react-query';
-import { useCallback, useEffect, type ReactNode } from 'react';
+import { useQuery } from '@tanstack/react-query';
+import type { ReactNode } from 'react';
 import { Link, Route, Switch } from 'wouter';
 import { CallerProvider } from '../ui/access';
-import { body, errorFrom, unreachable } from '../ui/client';
+import { body } from '../ui/client';
 import { ConfirmProvider } from '../ui/confirm';
+import { Gate } from '../ui/gate';
 import { Empty, Failure, Notice } from '../ui/notice';
 import { Page } from '../ui/page';
-import { useToken } from '../ui/session';
 import { Shell, type NavGroup } from '../ui/shell';
-import { SignIn } from '../ui/signin';
 import { Silent } from '../ui/silent';
-import { Toasts } from '../ui/toast';
 import { api, callerOf, session, useMay, type Me } from './api';
 import { Audit } from './audit';
 import { Fleet } from './fleet';
@@ -25,53 +23,22 @@ import { VMs } from './vms/list';
 
 const service = 'Hypervisor';
 
-/**
- * Sends a request to the daemon, with or without a token. Returns whether the daemon accepted it.
- */
-async function admitted(token?: string): Promise<boolean> {
-  let response: Response;
-  try {
-    response = await fetch('/v1/me', token === undefined ? {} : { headers: { Authorization: `Bearer ${token}` } });
-  } catch {
-    throw unreachable();
-  }
-  if (response.ok) return true;
-  if (token === undefined && response.status === 401) return false;
-  throw await errorFrom(response);
-}
-
 export function App() {
-  const token = useToken(session);
-  const queries = useQueryClient();
-  // A daemon without credentials, or one that accepts this browser's certificate, lets everybody
-  // in.
-  const open = useQuery({ queryKey: ['open'], queryFn: () => admitted(), staleTime: Infinity, refetchOnWindowFocus: false });
-  // Data of one user must not be visible to the next.
-  useEffect(() => {
-    if (!token) queries.removeQueries({ predicate: (q) => q.queryKey[0] !== 'open' });
-  }, [token, queries]);
-  const lock = useCallback(() => queries.setQueryData(['open'], false), [queries]);
-
-  if (token !== null || open.data) return <SignedIn key={token} onLocked={lock} onSignOut={token === null ? undefined : session.signOut} />;
-  if (open.data === false) {
-    return (
-      <>
-        <SignIn service={service} check={admitted} onToken={session.set} tokenHint="Of an admin or of a tenant. It is held in memory: a reload asks for it again." expired={session.expired()} />
-        <Toasts />
-      </>
-    );
-  }
-  return <main className="signin">{open.error ? <Failure error={open.error} retry={() => void open.refetch()} /> : <span className="muted">Loading…</span>}</main>;
+  return (
+    <Gate session={session}>
+      <SignedIn />
+    </Gate>
+  );
 }
 
-function SignedIn({ onLocked, onSignOut }: { onLocked: () => void; onSignOut: (() => void) | undefined }) {
+function SignedIn() {
   const me = useQuery({ queryKey: ['me'], queryFn: ({ signal }) => body(api.GET('/v1/me', { signal })), staleTime: Infinity });
   if (!me.data) return <main className="signin">{me.error ? <Failure error={me.error} retry={() => void me.refetch()} /> : <span className="muted">Loading…</span>}</main>;
   return (
     <CallerProvider caller={callerOf(me.data)}>
-      <LiveProvider onLocked={onLocked}>
+      <LiveProvider>
         <ConfirmProvider>
-          <Frame me={me.data} onSignOut={onSignOut} />
+          <Frame me={me.data} />
         </ConfirmProvider>
       </LiveProvider>
     </CallerProvider>
@@ -97,12 +64,11 @@ function useNav(): NavGroup[] {
   ];
 }
 
-function Frame({ me, onSignOut }: { me: Me; onSignOut: (() => void) | undefined }) {
+function Frame({ me }: { me: Me }) {
   const groups = useNav();
   const { state, error, host, operations, readAt, retry } = useLive();
-  const who = { name: me.name, note: me.admin ? 'admin, sees everything' : `of the tenant ${me.tenant}` };
   return (
-    <Shell service={service} groups={groups} live={state} who={who} onSignOut={onSignOut}>
+    <Shell service={service} groups={groups} live={state}>
       {(me.insecure || (state === 'reconnecting' && host)) && (
         <div className="stack-tight banners">
           {me.insecure && (

@@ -1,10 +1,10 @@
 /**
- * Downloads a file with an authorized request, since a link cannot carry the token. If the browser
+ * Downloads a file with an authorized request, since a link cannot carry the console's header. If the browser
  * can write to files directly, the size does not matter. Otherwise the file is first held in
  * memory.
  */
-import { errorFrom, unreachable } from '../ui/client';
-import { session } from './api';
+import { errorFrom, unreachable } from '../ui/problem';
+import { consoleHeaders } from '../ui/session';
 
 type Picker = (options: { suggestedName: string }) => Promise<{ createWritable: () => Promise<WritableStream<Uint8Array>> }>;
 
@@ -17,8 +17,7 @@ export async function download(path: string, name: string): Promise<void> {
     if (e instanceof DOMException && e.name === 'AbortError') return; // the user cancelled the dialog
     throw e;
   }
-  const token = session.token();
-  const response = await fetch(path, token ? { headers: { Authorization: `Bearer ${token}` } } : {}).catch(() => {
+  const response = await fetch(path, { headers: consoleHeaders }).catch(() => {
     throw unreachable();
   });
   if (!response.ok || !response.body) throw await errorFrom(response);

@@ -1,6 +1,7 @@
 /** The hosts that report to this daemon, and their VMs. */
 import { useQuery, useQueryClient } from '@tanstack/react-query';
-import { body, reason } from '../ui/client';
+import { body } from '../ui/client';
+import { reason } from '../ui/problem';
 import { Card, Tags } from '../ui/facts';
 import { Notice } from '../ui/notice';
 import { plural } from '../ui/number';

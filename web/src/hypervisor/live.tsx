@@ -3,7 +3,7 @@
  */
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { createContext, use, useEffect, useMemo, useRef, type ReactNode } from 'react';
-import { ApiError, body } from '../ui/client';
+import { body } from '../ui/client';
 import type { StreamState } from '../ui/stream';
 import { toast } from '../ui/toast';
 import { api, type Host, type Operation } from './api';
@@ -50,12 +50,9 @@ function useEnds(operations: readonly Operation[] | undefined): void {
   }, [operations, queries]);
 }
 
-export function LiveProvider({ onLocked, children }: { /** The daemon has come to ask for a token. */ onLocked: () => void; children: ReactNode }) {
+export function LiveProvider({ children }: { children: ReactNode }) {
   const { data, error, dataUpdatedAt: readAt, refetch } = useQuery({ queryKey: ['live'], queryFn: ({ signal }) => read(signal), refetchInterval: pollMs });
   useEnds(data?.operations);
-  useEffect(() => {
-    if (error instanceof ApiError && error.status === 401) onLocked();
-  }, [error, onLocked]);
   const live = useMemo<Live>(
     () => ({
       state: error ? 'reconnecting' : data ? 'live' : 'connecting',

@@ -2,7 +2,7 @@
 import { QueryClient, QueryClientProvider } from '@tanstack/react-query';
 import { StrictMode } from 'react';
 import { createRoot } from 'react-dom/client';
-import { ApiError } from '../ui/client';
+import { ApiError } from '../ui/problem';
 import '../ui/styles/index.css';
 import { applyTheme } from '../ui/theme';
 import './styles.css';

@@ -1,7 +1,7 @@
 /** Operations in progress, and those that ended within the last day. */
 import { useQueryClient } from '@tanstack/react-query';
 import { Link } from 'wouter';
-import { reason } from '../ui/client';
+import { reason } from '../ui/problem';
 import { Card } from '../ui/facts';
 import { percent } from '../ui/number';
 import { Page } from '../ui/page';

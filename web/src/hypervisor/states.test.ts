@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { given, left, mib, bytes, uptime } from './format';
 import { alive, atRest, may, nodeText, operationTitle, signatureText, states, underWay } from './states';
 import { bootsNothing, limitField } from './vms/create';
-import { ApiError } from '../ui/client';
+import { ApiError } from '../ui/problem';
 
 describe('what one may do with a VM', () => {
   it('follows from its state', () => {

@@ -1,7 +1,7 @@
 /** The client of the load balancer's API. */
 import type { components, paths } from '../api/lb.gen';
 import { createClient } from '../ui/client';
-import { createSession, inMemory } from '../ui/session';
+import { createSession } from '../ui/session';
 
 type Schemas = components['schemas'];
 export type Backend = Schemas['Backend'];
@@ -10,6 +10,5 @@ export type History = Schemas['History'];
 export type Node = Schemas['Node'];
 export type VIP = Schemas['VIP'];
 
-/** The key is only in this page's memory. A reload discards it. */
-export const session = createSession('lb', inMemory());
+export const session = createSession('lb');
 export const api = createClient<paths>(session);

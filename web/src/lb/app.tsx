@@ -1,14 +1,9 @@
 /** Sign-in, and the routes to the pages. */
-import { useQuery, useQueryClient } from '@tanstack/react-query';
-import { useCallback, useEffect } from 'react';
 import { Link, Route, Switch } from 'wouter';
-import { errorFrom, unreachable } from '../ui/client';
+import { Gate } from '../ui/gate';
 import { Empty, Failure } from '../ui/notice';
 import { Page } from '../ui/page';
-import { useToken } from '../ui/session';
 import { Shell, type NavGroup } from '../ui/shell';
-import { SignIn } from '../ui/signin';
-import { Toasts } from '../ui/toast';
 import { session } from './api';
 import { Backends } from './backends';
 import { Banners } from './banners';
@@ -23,53 +18,14 @@ import { VIPs } from './vips/list';
 
 const service = 'Load balancer';
 
-/** Sends a request to the node, with or without a key. Returns whether the node accepted it. */
-async function admitted(key?: string): Promise<boolean> {
-  let response: Response;
-  try {
-    response = await fetch('/api/v1/node', key === undefined ? {} : { headers: { Authorization: `Bearer ${key}` } });
-  } catch {
-    throw unreachable();
-  }
-  if (response.ok) return true;
-  if (key === undefined && response.status === 401) return false;
-  throw await errorFrom(response);
-}
-
 export function App() {
-  const token = useToken(session);
-  const queries = useQueryClient();
-  // A node without keys, or one that accepts this browser's certificate, lets everybody in.
-  const open = useQuery({ queryKey: ['open'], queryFn: () => admitted(), staleTime: Infinity, refetchOnWindowFocus: false });
-  // Data of one user must not be visible to the next.
-  useEffect(() => {
-    if (!token) queries.removeQueries({ queryKey: ['node'] });
-  }, [token, queries]);
-  const lock = useCallback(() => queries.setQueryData(['open'], false), [queries]);
-
-  if (token !== null || open.data) {
-    return (
-      <LiveProvider key={token} onLocked={lock}>
-        <Frame onSignOut={token === null ? undefined : session.signOut} />
+  return (
+    <Gate session={session}>
+      <LiveProvider>
+        <Frame />
       </LiveProvider>
-    );
-  }
-  if (open.data === false) {
-    return (
-      <>
-        <SignIn
-          service={service}
-          check={admitted}
-          onToken={session.set}
-          tokenLabel="API key"
-          tokenHint="An admin or a read-only key of this node. It is held in memory: a reload asks for it again."
-          expired={session.expired()}
-        />
-        <Toasts />
-      </>
-    );
-  }
-  return <main className="signin">{open.error ? <Failure error={open.error} retry={() => void open.refetch()} /> : <span className="muted">Loading…</span>}</main>;
+    </Gate>
+  );
 }
 
 function useNav(): NavGroup[] {
@@ -94,11 +50,11 @@ function useNav(): NavGroup[] {
   ];
 }
 
-function Frame({ onSignOut }: { onSignOut: (() => void) | undefined }) {
+function Frame() {
   const groups = useNav();
   const { state, error, retry } = useLive();
   return (
-    <Shell service={service} groups={groups} live={state} who={onSignOut ? { name: 'Signed in with a key' } : { name: 'No key needed' }} onSignOut={onSignOut}>
+    <Shell service={service} groups={groups} live={state}>
       <Banners />
       {error === undefined ? (
         <Pages />

@@ -4,7 +4,7 @@
  */
 import { useQuery } from '@tanstack/react-query';
 import { createContext, use, useEffect, useMemo, useRef, useState, type ReactNode } from 'react';
-import { ApiError, body } from '../ui/client';
+import { body } from '../ui/client';
 import type { StreamState } from '../ui/stream';
 import { api } from './api';
 import { ratesBetween, type Past, type Rates, type Reading } from './rates';
@@ -50,7 +50,7 @@ function pollEvery(reading: Reading | undefined): number {
   return backends > manyBackends ? slowPollMs : pollMs;
 }
 
-export function LiveProvider({ onLocked, children }: { /** Called when the node starts to require a key. */ onLocked: () => void; children: ReactNode }) {
+export function LiveProvider({ children }: { children: ReactNode }) {
   const query = useQuery({ queryKey: ['node'], queryFn: ({ signal }) => read(signal), refetchInterval: (q) => pollEvery(q.state.data), refetchOnWindowFocus: true });
   const { data: reading, error, refetch } = query;
   const [samples, setSamples] = useState<readonly Past[]>([]);
@@ -66,10 +66,6 @@ export function LiveProvider({ onLocked, children }: { /** Called when the node 
     const { backends: _, drops: __, ...past } = sample;
     setSamples((s) => [...s, past].slice(-mostSamples));
   }, [reading]);
-
-  useEffect(() => {
-    if (error instanceof ApiError && error.status === 401) onLocked();
-  }, [error, onLocked]);
 
   const live = useMemo<Live>(
     () => ({

@@ -1,7 +1,7 @@
 import { render, screen, waitFor } from '@testing-library/react';
 import userEvent from '@testing-library/user-event';
 import { describe, expect, it, vi } from 'vitest';
-import { ApiError } from './client';
+import { ApiError } from './problem';
 import { FormDialog } from './form';
 import type { Schema } from './schema';
 

@@ -3,7 +3,7 @@
  * anything is sent. Errors of the server are shown at the field that they name.
  */
 import { useRef, useState, type ReactNode, type RefObject, type SyntheticEvent } from 'react';
-import { ApiError } from './client';
+import { ApiError } from './problem';
 import { Dialog } from './dialog';
 import { useDiscard } from './discard';
 import { draftOf, fieldFor, inputOf, type Draft, type FieldSpec } from './draft';

@@ -1,6 +1,6 @@
 import { render, screen } from '@testing-library/react';
 import { describe, expect, it } from 'vitest';
-import { ApiError } from './client';
+import { ApiError } from './problem';
 import { Failure } from './notice';
 
 describe('a failure', () => {

@@ -1,6 +1,6 @@
 /** Notices on a page: failures and how to proceed, information, and empty states. */
 import type { ReactNode } from 'react';
-import { ApiError, reason } from './client';
+import { ApiError, reason } from './problem';
 import { Icon, type IconName } from './icon';
 import type { Tone } from './status';
 

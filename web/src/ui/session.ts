@@ -1,72 +1,189 @@
 /**
- * The token of the signed-in user. It is stored in sessionStorage, where it survives a reload but
- * not the closing of the tab, or in memory, where it does not survive a reload either. A console
- * has one session. The API client ends it when the server no longer accepts the token.
+ * Who is signed in to a console. The session itself is in a cookie that scripts cannot read, and
+ * which all tabs share; this is what the page knows of it. A console has one Session. The API
+ * client tells it when the server no longer accepts the cookie.
+ *
+ *     unknown -> out <-> in <-> over
+ *
+ * While a session is over, the page stays as it is, with what was typed into it, until somebody has
+ * signed in.
  */
-import { useSyncExternalStore } from 'react';
+import { createContext, use, useSyncExternalStore } from 'react';
+import { ApiError, errorFrom, unreachable } from './problem';
+
+/** The service takes the cookie only from requests with this header, which foreign pages cannot send. */
+export const consoleHeaders = { 'X-Mainstay-Console': 'console' } as const;
+
+export interface Who {
+  name: string;
+  /** A short description of their permissions. */
+  note: string;
+}
+
+/** How one can sign in. */
+export interface Accepts {
+  password: boolean;
+  /** What a token is called, such as “API key”. */
+  token: string;
+  token_hint: string;
+  /** Where single sign-on begins. Empty: it is not accepted. */
+  single_sign_on: string;
+}
+
+/** The server's description of the session. */
+export interface Info {
+  service: string;
+  title: string;
+  version: string;
+  signed_in: boolean;
+  over: boolean;
+  who?: Who;
+  /** Whether there is anything to sign out of: not if the service needs no credentials. */
+  sign_out: boolean;
+  expires_at?: string;
+  accepts: Accepts;
+}
+
+export type Credentials = { username: string; password: string } | { token: string } | { ticket: string };
+
+export interface SessionState {
+  phase: 'unknown' | 'out' | 'in' | 'over';
+  /** Undefined until the server has answered. */
+  info: Info | undefined;
+  /** Why the server has not answered, or did not take what the address contained. */
+  error: unknown;
+  /** Counts how often somebody signed in, so that streams begin anew. */
+  epoch: number;
+}
 
 export interface Session {
-  token: () => string | null;
-  set: (token: string) => void;
-  /** Deletes the token because the user signs out. */
-  signOut: () => void;
-  /** Deletes a token that the server no longer accepts, unless another one has replaced it. */
-  expire: (token: string) => void;
-  /** Whether the last session expired. */
-  expired: () => boolean;
+  state: () => SessionState;
   subscribe: (listener: () => void) => () => void;
+  /** Asks the server. */
+  load: () => Promise<void>;
+  /** Throws the server's refusal. */
+  signIn: (credentials: Credentials) => Promise<void>;
+  /** Throws if the server did not end the session. */
+  signOut: () => Promise<void>;
+  /** Called when the server does not accept the session. */
+  expire: () => void;
 }
 
-/** The storage for a session's token. */
-export type TokenStore = Pick<Storage, 'getItem' | 'setItem' | 'removeItem'>;
+/** A message of one tab to the others. */
+type Message = 'in' | 'out';
 
-/** Stores a token only in this page's memory. */
-export function inMemory(): TokenStore {
-  const kept = new Map<string, string>();
-  return {
-    getItem: (key) => kept.get(key) ?? null,
-    setItem: (key, value) => void kept.set(key, value),
-    removeItem: (key) => void kept.delete(key),
-  };
+const path = '/console/session';
+
+async function send(method: string, body?: Credentials): Promise<Response> {
+  let response: Response;
+  try {
+    response = await fetch(path, {
+      method,
+      cache: 'no-store',
+      headers: { ...consoleHeaders, ...(body && { 'Content-Type': 'application/json' }) },
+      ...(body && { body: JSON.stringify(body) }),
+    });
+  } catch {
+    throw unreachable();
+  }
+  if (!response.ok) throw await errorFrom(response);
+  return response;
 }
 
-export function createSession(service: string, storage: TokenStore = sessionStorage): Session {
-  const key = `mainstay.${service}.token`;
+export function createSession(service: string): Session {
   const listeners = new Set<() => void>();
-  let expired = false;
-  const change = (token: string | null, byItself: boolean) => {
-    expired = byItself;
-    if (token === null) storage.removeItem(key);
-    else storage.setItem(key, token);
+  const tabs = typeof BroadcastChannel === 'undefined' ? undefined : new BroadcastChannel(`mainstay.${service}`);
+  let state: SessionState = { phase: 'unknown', info: undefined, error: undefined, epoch: 0 };
+  const change = (to: Partial<SessionState>) => {
+    state = { ...state, ...to };
     for (const listener of listeners) listener();
   };
+  const read = async (error?: unknown) => {
+    const info = (await (await send('GET')).json()) as Info;
+    // The page of a session that is over is still that person's.
+    if (!info.who && state.info?.who && state.phase !== 'out') info.who = state.info.who;
+    // What a person was doing stays on the page only if it was there.
+    const out = state.phase === 'in' || state.phase === 'over' ? 'over' : 'out';
+    const anew = info.signed_in && (state.phase !== 'in' || state.info?.who?.name !== info.who?.name);
+    change({ info, error, phase: info.signed_in ? 'in' : out, epoch: anew ? state.epoch + 1 : state.epoch });
+  };
+  const load = async () => {
+    change({ error: undefined });
+    const given = takeFromFragment();
+    let error: unknown;
+    try {
+      if (given?.credentials) await send('POST', given.credentials);
+      error = given?.refused;
+    } catch (e) {
+      error = e;
+    }
+    try {
+      await read(error);
+    } catch (e) {
+      change({ error: e });
+    }
+  };
+  const signIn = async (credentials: Credentials) => {
+    await send('POST', credentials);
+    await read();
+    tabs?.postMessage('in' satisfies Message);
+  };
+  const signOut = async () => {
+    await send('DELETE');
+    change({ phase: 'out', error: undefined });
+    tabs?.postMessage('out' satisfies Message);
+  };
+  tabs?.addEventListener('message', (event: MessageEvent<Message>) => {
+    if (event.data === 'out') change({ phase: 'out', error: undefined });
+    // Another person may have signed in there.
+    else void read().catch(() => undefined);
+  });
   return {
-    token: () => storage.getItem(key),
-    set: (token) => change(token, false),
-    signOut: () => change(null, false),
-    expire: (token) => {
-      if (storage.getItem(key) === token) change(null, true);
-    },
-    expired: () => expired,
+    state: () => state,
     subscribe: (listener) => {
       listeners.add(listener);
       return () => listeners.delete(listener);
     },
+    load,
+    signIn,
+    signOut,
+    expire: () => {
+      // A late answer to a request of before must not end the session of now, so the server is asked.
+      if (state.phase === 'in') void read().catch(() => undefined);
+    },
   };
 }
 
-export function useToken(session: Session): string | null {
-  return useSyncExternalStore(session.subscribe, session.token);
+export function useSession(session: Session): SessionState {
+  return useSyncExternalStore(session.subscribe, session.state);
+}
+
+const SessionContext = createContext<Session | null>(null);
+export const SessionProvider = SessionContext;
+
+/** The session of this console. */
+export function useOwnSession(): Session {
+  const session = use(SessionContext);
+  if (!session) throw new Error('useOwnSession needs a SessionProvider around it');
+  return session;
+}
+
+/** What the fragment of the address brings: credentials, or why there are none. */
+interface Brought {
+  credentials?: Credentials;
+  refused?: ApiError;
 }
 
 /**
- * Takes the session token that single sign-on passes in the fragment, and removes it from the
- * address bar and the history at once.
+ * Takes what single sign-on (`oidc_token`, `refused`) or another console (`ticket`) passes in the
+ * fragment of the address, and removes it from there and from the history at once.
  */
-export function takeTokenFromFragment(session: Session, win: Window = window): void {
+export function takeFromFragment(win: Window = window): Brought | undefined {
   const fragment = new URLSearchParams(win.location.hash.slice(1));
-  const token = fragment.get('oidc_token');
-  if (!token) return;
+  const [token, ticket, refused] = ['oidc_token', 'ticket', 'refused'].map((name) => fragment.get(name));
+  if (!token && !ticket && !refused) return undefined;
   win.history.replaceState(null, '', win.location.pathname + win.location.search);
-  session.set(token);
+  if (token) return { credentials: { token } };
+  if (ticket) return { credentials: { ticket } };
+  return { refused: new ApiError(403, 'refused', refused ?? '') };
 }

@@ -5,11 +5,14 @@ import { useEffect, useId, useMemo, useRef, useState, type ReactNode } from 'rea
 import { Link, useLocation } from 'wouter';
 import { Icon, Logo, type IconName } from './icon';
 import { PageContext } from './page';
+import { reason } from './problem';
+import { useOwnSession, useSession } from './session';
 import { ShortcutsHelp, useShortcuts } from './shortcuts';
 import type { StreamState } from './stream';
 import type { Tone } from './status';
+import { Switcher } from './switcher';
 import { setTheme, useTheme, type Theme } from './theme';
-import { Toasts } from './toast';
+import { toast, Toasts } from './toast';
 
 export interface NavItem {
   label: string;
@@ -34,23 +37,12 @@ const liveWords: Record<StreamState, [tone: Tone, text: string]> = {
   failed: ['bad', 'Not live'],
 };
 
-/** The signed-in user. */
-export interface Who {
-  name: string;
-  /** A short description of their permissions. */
-  note?: string;
-}
-
 interface SideProps {
   service: string;
   groups: readonly NavGroup[];
-  /** Undefined if the service requires no credentials. */
-  who?: Who | undefined;
-  /** Undefined if nobody has signed in. */
-  onSignOut?: (() => void) | undefined;
 }
 
-export function Shell({ service, groups, who, live, onSignOut, children }: SideProps & { live: StreamState; children: ReactNode }) {
+export function Shell({ service, groups, live, children }: SideProps & { live: StreamState; children: ReactNode }) {
   const [crumbs, setCrumbs] = useState<HTMLElement | null>(null);
   const [help, setHelp] = useState(false);
   const [drawer, setDrawer] = useState(false);
@@ -59,7 +51,7 @@ export function Shell({ service, groups, who, live, onSignOut, children }: SideP
   useShortcuts(jumps, () => setHelp(true));
   const [tone, text] = liveWords[live];
 
-  const side = <Side service={service} groups={groups} who={who} onSignOut={onSignOut} onFollow={() => setDrawer(false)} />;
+  const side = <Side service={service} groups={groups} onFollow={() => setDrawer(false)} />;
   return (
     <PageContext value={context}>
       <a className="skip" href="#main" onClick={skip}>
@@ -99,35 +91,51 @@ function skip(event: React.MouseEvent): void {
   document.getElementById('main')?.focus();
 }
 
-function Side({ service, groups, who, onSignOut, onFollow }: SideProps & { onFollow: () => void }) {
+function Side({ service, groups, onFollow }: SideProps & { onFollow: () => void }) {
   return (
     <div className="side">
-      <Link href="/" className="brand" onClick={onFollow}>
-        <Logo />
+      <div className="brand">
+        <Link href="/" className="brand-link" aria-label="Mainstay: overview" onClick={onFollow}>
+          <Logo />
+        </Link>
         <span className="brand-name">
-          Mainstay <span className="brand-service">{service}</span>
+          Mainstay <Switcher title={service} />
         </span>
-      </Link>
+      </div>
       <nav className="nav" aria-label="Main">
         {groups.map((g) => (
           <Group key={g.label} group={g} onFollow={onFollow} />
         ))}
       </nav>
-      <div className="side-foot stack-tight">
-        {who && (
-          <div>
-            <div className="who">{who.name}</div>
-            {who.note && <div className="muted small">{who.note}</div>}
-          </div>
-        )}
-        <div className="row spread">
-          <ThemeChoice />
-          {onSignOut && (
-            <button type="button" className="btn btn-small" onClick={onSignOut}>
-              Sign out
-            </button>
-          )}
+      <Foot />
+    </div>
+  );
+}
+
+/** Who is signed in, the theme, and where to read on. */
+function Foot() {
+  const session = useOwnSession();
+  const { info } = useSession(session);
+  const signOut = () => void session.signOut().catch((e: unknown) => toast(`You are still signed in: ${reason(e)}`, 'bad'));
+  return (
+    <div className="side-foot stack-tight">
+      {info?.who && (
+        <div>
+          <div className="who">{info.who.name}</div>
+          <div className="muted small">{info.who.note}</div>
         </div>
+      )}
+      <div className="row spread">
+        <ThemeChoice />
+        {info?.sign_out && (
+          <button type="button" className="btn btn-small" onClick={signOut}>
+            Sign out
+          </button>
+        )}
+      </div>
+      <div className="row spread small">
+        <a href="/docs/">API reference</a>
+        {info && <span className="muted">{info.version}</span>}
       </div>
     </div>
   );

@@ -1,7 +1,8 @@
 import { render, screen } from '@testing-library/react';
 import userEvent from '@testing-library/user-event';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { goToProvider, SignIn } from './signin';
+import type { Accepts, Info, Session } from './session';
+import { goToProvider, SignInPage } from './signin';
 
 describe('goToProvider', () => {
   afterEach(() => vi.restoreAllMocks());
@@ -21,26 +22,37 @@ describe('goToProvider', () => {
   });
 });
 
-describe('SignIn', () => {
+const accepts: Accepts = { password: false, token: 'API key', token_hint: 'Of this node.', single_sign_on: '' };
+const info = (more: Partial<Accepts> = {}): Info => ({ service: 'test', title: 'Test', version: '1', signed_in: false, over: false, sign_out: false, accepts: { ...accepts, ...more } });
+
+describe('SignInPage', () => {
   it('asks for a key and for nothing else where a service knows only keys', async () => {
-    const check = vi.fn().mockRejectedValueOnce(new Error('That key is wrong.')).mockResolvedValue(undefined);
-    const onToken = vi.fn();
-    render(<SignIn service="Test" check={check} onToken={onToken} tokenLabel="API key" tokenHint="Held in memory." />);
+    const signIn = vi.fn().mockRejectedValueOnce(new Error('That key is wrong.')).mockResolvedValue(undefined);
+    render(<SignInPage session={{ signIn } as unknown as Session} info={info()} />);
     expect(screen.getAllByRole('button').map((b) => b.textContent)).toEqual(['Sign in']);
-    expect(screen.getByText('Held in memory.')).toBeInTheDocument();
-    const signIn = screen.getByRole('button', { name: 'Sign in' });
-    await userEvent.click(signIn);
+    expect(screen.getByText('Of this node.')).toBeInTheDocument();
+    const button = screen.getByRole('button', { name: 'Sign in' });
+    await userEvent.click(button);
     expect(screen.getByRole('alert')).toHaveTextContent('Paste the API key first.');
     await userEvent.type(screen.getByLabelText('API key'), 'a b');
-    await userEvent.click(signIn);
+    await userEvent.click(button);
     expect(screen.getByRole('alert')).toHaveTextContent('This is not a valid API key');
-    expect(check).not.toHaveBeenCalled();
+    expect(signIn).not.toHaveBeenCalled();
     await userEvent.clear(screen.getByLabelText('API key'));
     await userEvent.type(screen.getByLabelText('API key'), ' k3y ');
-    await userEvent.click(signIn);
+    await userEvent.click(button);
     expect(screen.getByRole('alert')).toHaveTextContent('That key is wrong.');
-    await userEvent.click(signIn);
-    expect(check).toHaveBeenLastCalledWith('k3y');
-    expect(onToken).toHaveBeenCalledExactlyOnceWith('k3y');
+    await userEvent.click(button);
+    expect(signIn).toHaveBeenLastCalledWith({ token: 'k3y' });
+  });
+
+  it('offers everything that the service accepts', async () => {
+    const signIn = vi.fn().mockResolvedValue(undefined);
+    render(<SignInPage session={{ signIn } as unknown as Session} info={info({ password: true, single_sign_on: '/sso' })} />);
+    expect(screen.getAllByRole('button').map((b) => b.textContent)).toEqual(['Sign in', 'Use a token', 'Sign in with single sign-on']);
+    await userEvent.type(screen.getByLabelText('Username'), 'ann');
+    await userEvent.type(screen.getByLabelText('Password'), 'secret');
+    await userEvent.click(screen.getByRole('button', { name: 'Sign in' }));
+    expect(signIn).toHaveBeenCalledExactlyOnceWith({ username: 'ann', password: 'secret' });
   });
 });

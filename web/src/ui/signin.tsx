@@ -1,27 +1,14 @@
 /**
- * Signing in with name and password, with a token, or through an identity provider, depending on
- * the service. It replaces the requested page, which is shown again afterwards.
+ * Signing in with name and password, with a token, or through an identity provider, whatever the
+ * service accepts. It replaces the requested page, which is shown again afterwards, or is a dialog
+ * over a page whose session is over.
  */
 import { useState, type SyntheticEvent } from 'react';
-import { ApiError, errorFrom, reason, unreachable } from './client';
+import { Dialog } from './dialog';
 import { Logo } from './icon';
 import { Notice } from './notice';
-
-export interface SignInProps {
-  service: string;
-  /** Exchanges name and password for a session token. Without it, only tokens are accepted. */
-  login?: (username: string, password: string) => Promise<string>;
-  /** Checks a token. Throws if it is invalid. */
-  check: (token: string) => Promise<unknown>;
-  onToken: (token: string) => void;
-  /** What tokens are called here, and a hint about them. */
-  tokenLabel?: string;
-  tokenHint?: string;
-  /** Where single sign-on starts. Without it there is none. */
-  ssoUrl?: string;
-  /** Whether to explain that the session has expired. */
-  expired?: boolean;
-}
+import { errorFrom, reason, unreachable } from './problem';
+import type { Credentials, Info, Session } from './session';
 
 /**
  * Navigates to the identity provider, or throws the service's error. It asks the service first, so
@@ -39,53 +26,18 @@ export async function goToProvider(url: string, go: (url: string) => void = (to)
   go(url);
 }
 
-/** Missing configuration of single sign-on is not the user's fault. */
-function explain(error: unknown): { text: string; tone: 'bad' | 'info' } {
-  if (error instanceof ApiError && error.code === 'oidc_not_configured') {
-    return { tone: 'info', text: 'Single sign-on is not set up on this server. Sign in with a username and password or with a token, or ask whoever runs the server to set it up.' };
-  }
-  return { tone: 'bad', text: reason(error) };
+/** “API key” in the middle of a sentence, and “token”. */
+const noun = (label: string) => label.replace(/^[A-Z](?=[a-z])/, (c) => c.toLowerCase());
+
+interface Props {
+  session: Session;
+  info: Info;
+  /** What went wrong before. */
+  error?: unknown;
 }
 
-const anyToken = 'An admin or viewer token, global or of an org. It is kept until this tab is closed.';
-
-export function SignIn({ service, login, check, onToken, tokenLabel = 'Token', tokenHint = anyToken, ssoUrl, expired = false }: SignInProps) {
-  const [tokenChosen, setTokenChosen] = useState(false);
-  const withToken = tokenChosen || !login;
-  const [username, setUsername] = useState('');
-  const [password, setPassword] = useState('');
-  const [token, setToken] = useState('');
-  const [busy, setBusy] = useState(false);
-  const [error, setError] = useState<{ text: string; tone: 'bad' | 'info' }>();
-
-  const attempt = async (what: () => Promise<void>) => {
-    setBusy(true);
-    setError(undefined);
-    try {
-      await what();
-    } catch (e) {
-      setError(explain(e));
-      setBusy(false);
-    }
-  };
-  const submit = (event: SyntheticEvent) => {
-    event.preventDefault();
-    void attempt(async () => {
-      if (login && !withToken) {
-        if (!username || !password) throw new Error('Fill in both username and password.');
-        onToken(await login(username, password));
-        return;
-      }
-      const pasted = token.trim();
-      const noun = tokenLabel.replace(/^[A-Z](?=[a-z])/, (c) => c.toLowerCase());
-      if (!pasted) throw new Error(`Paste the ${noun} first.`);
-      // Such text cannot be sent in a header.
-      if (!/^[\x21-\x7e]+$/.test(pasted)) throw new Error(`This is not a valid ${noun}: it has spaces or characters that no ${noun} has.`);
-      await check(pasted);
-      onToken(pasted);
-    });
-  };
-
+/** The page that people see before they have signed in. */
+export function SignInPage({ session, info, error }: Props) {
   return (
     <main className="signin">
       <div className="signin-card stack">
@@ -93,58 +45,115 @@ export function SignIn({ service, login, check, onToken, tokenLabel = 'Token', t
           <div className="brand">
             <Logo />
             <span className="brand-name">
-              Mainstay <span className="brand-service">{service}</span>
+              Mainstay <span className="brand-service">{info.title}</span>
             </span>
           </div>
           <h1>Sign in</h1>
         </div>
-        {expired && !error && <Notice tone="info">Your session is over. Sign in again to go on where you were.</Notice>}
-        {error && <Notice tone={error.tone}>{error.text}</Notice>}
-        <form className="stack" noValidate onSubmit={submit}>
-          {withToken ? (
-            <div className="field">
-              <label htmlFor="token">{tokenLabel}</label>
-              <input id="token" className="input mono" type="password" autoComplete="off" value={token} onChange={(e) => setToken(e.target.value)} />
-              <span className="field-hint">{tokenHint}</span>
-            </div>
-          ) : (
-            <>
-              <div className="field">
-                <label htmlFor="username">Username</label>
-                <input id="username" className="input" autoComplete="username" autoCapitalize="none" spellCheck={false} value={username} onChange={(e) => setUsername(e.target.value)} />
-              </div>
-              <div className="field">
-                <label htmlFor="password">Password</label>
-                <input id="password" className="input" type="password" autoComplete="current-password" value={password} onChange={(e) => setPassword(e.target.value)} />
-              </div>
-            </>
-          )}
-          <button type="submit" className="btn btn-primary" disabled={busy}>
-            {busy ? 'Signing in…' : 'Sign in'}
-          </button>
-        </form>
-        {(login ?? ssoUrl) !== undefined && <div className="rule">or</div>}
-        <div className="stack-tight">
-          {login && (
-            <button
-              type="button"
-              className="btn"
-              disabled={busy}
-              onClick={() => {
-                setError(undefined);
-                setTokenChosen(!tokenChosen);
-              }}
-            >
-              {withToken ? 'Use username and password' : 'Use a token'}
-            </button>
-          )}
-          {ssoUrl !== undefined && (
-            <button type="button" className="btn" disabled={busy} onClick={() => void attempt(() => goToProvider(ssoUrl))}>
-              Sign in with single sign-on
-            </button>
-          )}
-        </div>
+        {info.over && error === undefined && <Notice tone="info">Your session has ended. Sign in again to continue where you were.</Notice>}
+        <SignIn session={session} info={info} error={error} />
       </div>
     </main>
+  );
+}
+
+/** Asks for a new sign-in without losing what is on the page. */
+export function SignInDialog({ session, info }: Props) {
+  const stay = () => undefined;
+  return (
+    <Dialog title="Sign in again" onClose={stay} once>
+      <div className="dialog-body stack">
+        <Notice tone="info">Your session has ended. What you typed is still here.</Notice>
+        <SignIn session={session} info={info} />
+      </div>
+    </Dialog>
+  );
+}
+
+function SignIn({ session, info, error: before }: Props) {
+  const { accepts } = info;
+  const [tokenChosen, setTokenChosen] = useState(false);
+  const withToken = tokenChosen || !accepts.password;
+  const [username, setUsername] = useState('');
+  const [password, setPassword] = useState('');
+  const [token, setToken] = useState('');
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState(before === undefined ? '' : reason(before));
+
+  const attempt = async (what: () => Promise<void>) => {
+    setBusy(true);
+    setError('');
+    try {
+      await what();
+    } catch (e) {
+      setError(reason(e));
+      setBusy(false);
+    }
+  };
+  const credentials = (): Credentials => {
+    if (!withToken) {
+      if (!username || !password) throw new Error('Fill in both username and password.');
+      return { username, password };
+    }
+    const pasted = token.trim();
+    const name = noun(accepts.token);
+    if (!pasted) throw new Error(`Paste the ${name} first.`);
+    // Such text cannot be sent in a header.
+    if (!/^[\x21-\x7e]+$/.test(pasted)) throw new Error(`This is not a valid ${name}: it has spaces or characters that no ${name} has.`);
+    return { token: pasted };
+  };
+  const submit = (event: SyntheticEvent) => {
+    event.preventDefault();
+    void attempt(async () => session.signIn(credentials()));
+  };
+
+  return (
+    <>
+      {error && <Notice tone="bad">{error}</Notice>}
+      <form className="stack" noValidate onSubmit={submit}>
+        {withToken ? (
+          <div className="field">
+            <label htmlFor="token">{accepts.token}</label>
+            <input id="token" className="input mono" type="password" autoComplete="off" value={token} onChange={(e) => setToken(e.target.value)} />
+            <span className="field-hint">{accepts.token_hint}</span>
+          </div>
+        ) : (
+          <>
+            <div className="field">
+              <label htmlFor="username">Username</label>
+              <input id="username" className="input" autoComplete="username" autoCapitalize="none" spellCheck={false} value={username} onChange={(e) => setUsername(e.target.value)} />
+            </div>
+            <div className="field">
+              <label htmlFor="password">Password</label>
+              <input id="password" className="input" type="password" autoComplete="current-password" value={password} onChange={(e) => setPassword(e.target.value)} />
+            </div>
+          </>
+        )}
+        <button type="submit" className="btn btn-primary" disabled={busy}>
+          {busy ? 'Signing in…' : 'Sign in'}
+        </button>
+      </form>
+      {(accepts.password || accepts.single_sign_on !== '') && <div className="rule">or</div>}
+      <div className="stack-tight">
+        {accepts.password && (
+          <button
+            type="button"
+            className="btn"
+            disabled={busy}
+            onClick={() => {
+              setError('');
+              setTokenChosen(!tokenChosen);
+            }}
+          >
+            {withToken ? 'Use username and password' : 'Use a token'}
+          </button>
+        )}
+        {accepts.single_sign_on !== '' && (
+          <button type="button" className="btn" disabled={busy} onClick={() => void attempt(() => goToProvider(accepts.single_sign_on))}>
+            Sign in with single sign-on
+          </button>
+        )}
+      </div>
+    </>
   );
 }

@@ -12,7 +12,6 @@ function scripted(...answers: (() => Response)[]) {
   const run = (lastEventId?: string) =>
     followStream({
       url: '/stream',
-      token: 't0ken',
       lastEventId,
       signal: end.signal,
       onMessage: (m) => messages.push(m),
@@ -38,17 +37,17 @@ const stream = (text: string) => () => new Response(new Blob([text]).stream(), {
 const status = (code: number) => () => new Response('{}', { status: code });
 
 describe('followStream', () => {
-  it('sends the token, and resumes behind the last id it has seen', async () => {
+  it('sends the console’s header, and resumes behind the last id it has seen', async () => {
     const s = scripted(stream('id: 7\nevent: activity\ndata: {"a":1}\n\n: heartbeat\n\nid: 8\ndata: x\n\n'), stream('data: half'));
     await s.run('5');
     expect(s.messages).toEqual([
       { id: '7', event: 'activity', data: '{"a":1}' },
       { id: '8', event: undefined, data: 'x' },
     ]);
-    expect(s.requests.map((h) => [h.get('Authorization'), h.get('Last-Event-ID')])).toEqual([
-      ['Bearer t0ken', '5'],
-      ['Bearer t0ken', '8'],
-      ['Bearer t0ken', '8'],
+    expect(s.requests.map((h) => [h.get('X-Mainstay-Console'), h.get('Last-Event-ID')])).toEqual([
+      ['console', '5'],
+      ['console', '8'],
+      ['console', '8'],
     ]);
     expect(s.states).toEqual(['connecting', 'live', 'reconnecting', 'live', 'reconnecting']);
   });
@@ -67,7 +66,7 @@ describe('followStream', () => {
     expect(s.requests).toHaveLength(1);
   });
 
-  it('says that the token is no longer accepted', async () => {
+  it('says that the session is no longer accepted', async () => {
     const s = scripted(status(401));
     await s.run();
     expect(s.unauthorized()).toBe(1);

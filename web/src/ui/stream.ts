@@ -1,5 +1,5 @@
 /**
- * Server-sent events over fetch, since EventSource cannot send an Authorization header.
+ * Server-sent events over fetch, since EventSource cannot send headers.
  *
  * States: connecting -> live -> reconnecting -> live ..., and from any of them failed if the server
  * refuses the stream for a reason that retrying does not fix. After a disconnect, the stream
@@ -7,6 +7,7 @@
  */
 import { createParser } from 'eventsource-parser';
 import { useEffect, useEffectEvent, useState } from 'react';
+import { consoleHeaders } from './session';
 
 export type StreamState = 'connecting' | 'live' | 'reconnecting' | 'failed';
 
@@ -18,13 +19,12 @@ export interface StreamMessage {
 
 export interface StreamOptions {
   url: string;
-  token: string;
   /** Resume after this ID. undefined starts with new events. */
   lastEventId?: string | undefined;
   signal: AbortSignal;
   onMessage: (message: StreamMessage) => void;
   onState: (state: StreamState) => void;
-  /** Called if the token is not, or no longer, accepted. */
+  /** Called if the session is not, or no longer, accepted. */
   onUnauthorized?: () => void;
   fetch?: typeof fetch;
   /** Waits the given number of milliseconds, or until the signal. */
@@ -47,7 +47,7 @@ export function backoff(attempt: number, random: () => number): number {
 
 /** Follows a stream until the signal, or until the server refuses it. */
 export async function followStream(options: StreamOptions): Promise<void> {
-  const { url, token, signal, onMessage, onState } = options;
+  const { url, signal, onMessage, onState } = options;
   const get = options.fetch ?? fetch;
   const wait = options.wait ?? sleep;
   let lastEventId = options.lastEventId;
@@ -60,7 +60,7 @@ export async function followStream(options: StreamOptions): Promise<void> {
     const both = AbortSignal.any([signal, connection.signal]);
     let silence: ReturnType<typeof setTimeout> | undefined;
     try {
-      const headers: Record<string, string> = { Authorization: `Bearer ${token}`, Accept: 'text/event-stream' };
+      const headers: Record<string, string> = { ...consoleHeaders, Accept: 'text/event-stream' };
       if (lastEventId !== undefined) headers['Last-Event-ID'] = lastEventId;
       const response = await get(url, { headers, signal: both, cache: 'no-store' });
       if (response.status === 401) {
@@ -116,22 +116,23 @@ function sleep(ms: number, signal: AbortSignal): Promise<void> {
 /** Follows a stream while the component is mounted and enabled. */
 export function useStream(options: {
   url: string;
-  token: string | null;
+  /** Begins the stream anew when it changes. */
+  epoch: number;
   enabled: boolean;
   lastEventId?: string | undefined;
   onMessage: (message: StreamMessage) => void;
   onUnauthorized: () => void;
 }): StreamState {
-  const { url, token, enabled } = options;
+  const { url, epoch, enabled } = options;
   const [state, setState] = useState<StreamState>('connecting');
   const onMessage = useEffectEvent(options.onMessage);
   const onUnauthorized = useEffectEvent(options.onUnauthorized);
   const lastEventId = useEffectEvent(() => options.lastEventId);
   useEffect(() => {
-    if (!token || !enabled) return;
+    if (!enabled) return;
     const end = new AbortController();
-    void followStream({ url, token, lastEventId: lastEventId(), signal: end.signal, onState: setState, onMessage, onUnauthorized });
+    void followStream({ url, lastEventId: lastEventId(), signal: end.signal, onState: setState, onMessage, onUnauthorized });
     return () => end.abort();
-  }, [url, token, enabled]);
+  }, [url, epoch, enabled]);
   return state;
 }

@@ -5,7 +5,8 @@
  */
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
-import { ApiError, body } from '../../ui/client';
+import { body } from '../../ui/client';
+import { ApiError } from '../../ui/problem';
 import { Dialog } from '../../ui/dialog';
 import { useDiscard } from '../../ui/discard';
 import { checkJson } from '../../ui/json-check';

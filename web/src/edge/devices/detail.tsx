@@ -2,7 +2,8 @@
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { Link, useLocation } from 'wouter';
-import { ApiError, body } from '../../ui/client';
+import { body } from '../../ui/client';
+import { ApiError } from '../../ui/problem';
 import { Copyable } from '../../ui/copy';
 import { Card, Facts, Tags } from '../../ui/facts';
 import { Icon } from '../../ui/icon';

@@ -4,7 +4,7 @@ import { useState, type ReactNode } from 'react';
 import { useConfirm } from '../../ui/confirm';
 import type { MenuAction } from '../../ui/menu';
 import { toast } from '../../ui/toast';
-import { reason } from '../../ui/client';
+import { reason } from '../../ui/problem';
 import { api, useMay, type Route } from '../api';
 import { RouteDialog } from './form';
 

@@ -1,7 +1,8 @@
 /** The catalog of images. */
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
-import { body, page, reason } from '../../ui/client';
+import { body, page } from '../../ui/client';
+import { reason } from '../../ui/problem';
 import { useConfirm } from '../../ui/confirm';
 import { Copyable } from '../../ui/copy';
 import { Card } from '../../ui/facts';

@@ -1,6 +1,6 @@
 /** Uploads an image, and shows the progress. */
 import { useRef, useState, type SyntheticEvent } from 'react';
-import { ApiError, errorFrom, unreachable } from '../../ui/client';
+import { ApiError, errorFrom, unreachable } from '../../ui/problem';
 import { Dialog } from '../../ui/dialog';
 import { useDiscard } from '../../ui/discard';
 import { Field } from '../../ui/field';
@@ -8,7 +8,8 @@ import { Failure } from '../../ui/notice';
 import { percent } from '../../ui/number';
 import { Bar } from '../../ui/progress';
 import { validate } from '../../ui/schema';
-import { schemas, session } from '../api';
+import { consoleHeaders } from '../../ui/session';
+import { schemas } from '../api';
 import { bytes } from '../format';
 
 /** Sends a file unchanged. It uses XMLHttpRequest, because only that reports upload progress. */
@@ -16,8 +17,7 @@ function send(path: string, file: Blob, onProgress: (share: number) => void, sig
   return new Promise((done, fail) => {
     const request = new XMLHttpRequest();
     request.open('POST', path);
-    const token = session.token();
-    if (token) request.setRequestHeader('Authorization', `Bearer ${token}`);
+    for (const [name, value] of Object.entries(consoleHeaders)) request.setRequestHeader(name, value);
     request.setRequestHeader('Content-Type', 'application/octet-stream');
     request.upload.onprogress = (e) => onProgress(e.total > 0 ? e.loaded / e.total : 0);
     request.onerror = () => fail(unreachable());

@@ -1,7 +1,7 @@
 /** The actions on a VM, for its row and its page. */
 import { useQueryClient } from '@tanstack/react-query';
 import { useState, type ReactNode } from 'react';
-import { reason } from '../../ui/client';
+import { reason } from '../../ui/problem';
 import { useConfirm } from '../../ui/confirm';
 import { FormDialog } from '../../ui/form';
 import type { MenuAction } from '../../ui/menu';

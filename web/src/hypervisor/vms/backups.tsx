@@ -1,7 +1,8 @@
 /** The backups of a VM: create, restore, export, delete. */
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
-import { page, reason } from '../../ui/client';
+import { page } from '../../ui/client';
+import { reason } from '../../ui/problem';
 import { useConfirm } from '../../ui/confirm';
 import { Card } from '../../ui/facts';
 import { FormDialog } from '../../ui/form';

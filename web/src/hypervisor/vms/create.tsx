@@ -1,6 +1,7 @@
 /** The form for a new VM. */
 import { useQuery, useQueryClient } from '@tanstack/react-query';
-import { ApiError, body } from '../../ui/client';
+import { body } from '../../ui/client';
+import { ApiError } from '../../ui/problem';
 import type { FieldSpec } from '../../ui/draft';
 import { FormDialog } from '../../ui/form';
 import { api, pageLimit, schemas, useMay, type VM, type VMSpec } from '../api';

@@ -1,7 +1,8 @@
 /** A VM: its settings, usage, history, and all actions on it. */
 import { useQuery } from '@tanstack/react-query';
 import { Link, useLocation } from 'wouter';
-import { ApiError, body, page } from '../../ui/client';
+import { body, page } from '../../ui/client';
+import { ApiError } from '../../ui/problem';
 import { Copyable } from '../../ui/copy';
 import { Card, Facts, Tags } from '../../ui/facts';
 import { Icon } from '../../ui/icon';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ApiError } from '../../ui/client';
+import { ApiError } from '../../ui/problem';
 import { passing, socketURL, waitMs } from './socket';
 
 describe('sockets', () => {

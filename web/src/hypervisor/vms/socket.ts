@@ -4,7 +4,8 @@
  * with a new ticket, with increasing waits.
  */
 import { useEffect, useEffectEvent, useState } from 'react';
-import { ApiError, body } from '../../ui/client';
+import { body } from '../../ui/client';
+import { ApiError } from '../../ui/problem';
 import { api } from '../api';
 
 export type Channel = 'console' | 'vnc';

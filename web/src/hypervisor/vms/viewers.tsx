@@ -1,6 +1,6 @@
 /** The console and the screen of a VM. Their viewers are large, so they are loaded on demand. */
 import { lazy, Suspense, type ReactNode } from 'react';
-import { ApiError } from '../../ui/client';
+import { ApiError } from '../../ui/problem';
 import { Card } from '../../ui/facts';
 import { Failure, Notice } from '../../ui/notice';
 import { Status, type Tone } from '../../ui/status';
