@@ -25,6 +25,8 @@ export interface Pages<T> {
   rows: T[] | undefined;
   error: unknown;
   hasMore: boolean;
+  /** How many parts are loaded. Undefined for lists that come whole. */
+  parts?: number;
   loadingMore: boolean;
   loadMore: () => void;
   refresh: () => void;
@@ -55,6 +57,7 @@ export function usePages<T>(
     rows: query.data?.pages.flatMap((p) => p.items),
     error: query.data ? undefined : (query.error ?? undefined),
     hasMore: query.hasNextPage,
+    ...(query.data && { parts: query.data.pages.length }),
     loadingMore: query.isFetchingNextPage,
     loadMore: () => void query.fetchNextPage(),
     refresh: () => void query.refetch(),

@@ -5,12 +5,13 @@ import { useEffect, useId, useMemo, useRef, useState, type ReactNode } from 'rea
 import { Link, useLocation } from 'wouter';
 import { Icon, Logo, type IconName } from './icon';
 import { PageContext } from './page';
+import { Palette, usePaletteKey, type Find, type Found } from './palette';
 import { reason } from './problem';
 import { useOwnSession, useSession } from './session';
 import { ShortcutsHelp, useShortcuts } from './shortcuts';
 import type { StreamState } from './stream';
 import type { Tone } from './status';
-import { Switcher } from './switcher';
+import { Switcher, switchTo, useServices } from './switcher';
 import { setTheme, useTheme, type Theme } from './theme';
 import { toast, Toasts } from './toast';
 
@@ -42,13 +43,27 @@ interface SideProps {
   groups: readonly NavGroup[];
 }
 
-export function Shell({ service, groups, live, children }: SideProps & { live: StreamState; children: ReactNode }) {
+interface ShellProps extends SideProps {
+  live: StreamState;
+  /** Finds objects for the command palette. */
+  find?: Find;
+  children: ReactNode;
+}
+
+export function Shell({ service, groups, live, find, children }: ShellProps) {
   const [crumbs, setCrumbs] = useState<HTMLElement | null>(null);
   const [help, setHelp] = useState(false);
   const [drawer, setDrawer] = useState(false);
+  const [palette, setPalette] = useState(false);
+  const services = useServices();
   const context = useMemo(() => ({ crumbs, product: `Mainstay ${service}` }), [crumbs, service]);
   const jumps = groups.flatMap((g) => g.items);
   useShortcuts(jumps, () => setHelp(true));
+  usePaletteKey(() => setPalette(true));
+  const places: Found[] = [
+    ...jumps.map((j) => ({ label: j.label, href: j.href, icon: j.icon, kind: 'page' })),
+    ...services.filter((s) => !s.current).map((s) => ({ label: s.title, href: s.url, icon: 'node' as const, kind: 'service', run: () => switchTo(s) })),
+  ];
   const [tone, text] = liveWords[live];
 
   const side = <Side service={service} groups={groups} onFollow={() => setDrawer(false)} />;
@@ -65,6 +80,9 @@ export function Shell({ service, groups, live, children }: SideProps & { live: S
               <Icon name="menu" />
             </button>
             <div className="top-crumbs" ref={setCrumbs} />
+            <button type="button" className="btn btn-quiet palette-button" aria-keyshortcuts="Control+K" onClick={() => setPalette(true)}>
+              <Icon name="search" /> <span className="palette-word">Go to</span> <kbd>Ctrl K</kbd>
+            </button>
             <span className={`live tone-${tone}`} role="status" title={`Live updates: ${text.toLowerCase()}`}>
               <span className="live-dot" />
               <span className="live-text">{text}</span>
@@ -79,6 +97,7 @@ export function Shell({ service, groups, live, children }: SideProps & { live: S
         </div>
       </div>
       {drawer && <Drawer onClose={() => setDrawer(false)}>{side}</Drawer>}
+      {palette && <Palette places={places} find={find} onClose={() => setPalette(false)} />}
       {help && <ShortcutsHelp jumps={jumps} onClose={() => setHelp(false)} />}
       <Toasts />
     </PageContext>

@@ -46,6 +46,7 @@ export function useShortcuts(jumps: readonly Jump[], showHelp: () => void): void
 export function ShortcutsHelp({ jumps, onClose }: { jumps: readonly Jump[]; onClose: () => void }) {
   const keys: [keys: string[], what: string][] = [
     [['?'], 'Show this'],
+    [['Ctrl K'], 'Go to a page, a service or an object'],
     [['/'], 'Go to the filter'],
     [['↓', '↑'], 'Next and previous row of a table'],
     [['Esc'], 'Close a dialog or a menu'],

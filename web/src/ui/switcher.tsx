@@ -41,6 +41,14 @@ export async function addressOf(service: Service): Promise<string> {
   }
 }
 
+/** Goes to a service's console, signed in if that can be. */
+export function switchTo(service: Service): void {
+  addressOf(service).then(
+    (url) => location.assign(url),
+    (e: unknown) => toast(reason(e), 'bad'),
+  );
+}
+
 export function useServices(): readonly Service[] {
   const { data = [] } = useQuery({ queryKey: ['services'], queryFn: () => ask<Service[]>('/console/services'), staleTime: 10_000, refetchInterval: 30_000 });
   return data;
@@ -54,10 +62,7 @@ export function Switcher({ title }: { title: string }) {
     // A new tab or window has no ticket: the browser opens the address itself.
     if (event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    addressOf(service).then(
-      (url) => location.assign(url),
-      (e: unknown) => toast(reason(e), 'bad'),
-    );
+    switchTo(service);
   };
   return (
     <Popover

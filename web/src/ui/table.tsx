@@ -1,9 +1,12 @@
 /**
- * The table of all lists. It filters and sorts only the loaded rows, and says so. Filters that the
- * API applies belong to the page (`tools`). On narrow screens, rows become cards.
+ * The table of all lists. Where the API searches and sorts (`server`), the table shows what it
+ * answers. Elsewhere the table filters and sorts only the loaded rows, and says so. Filter and order
+ * are in the address. On narrow screens, rows become cards.
  */
-import { useState, type KeyboardEvent, type MouseEvent, type ReactNode } from 'react';
+import { useDeferredValue, useEffect, useState, type KeyboardEvent, type MouseEvent, type ReactNode } from 'react';
 import { Link, useLocation } from 'wouter';
+import { useParam } from './address';
+import { BulkDialog, type BulkAction } from './bulk';
 import { Icon, type IconName } from './icon';
 import { Menu, Popover, type MenuAction } from './menu';
 import { Empty, Failure } from './notice';
@@ -35,8 +38,14 @@ export interface TableProps<T> {
   /** The path of the row's page. */
   href?: (row: T) => string;
   actions?: (row: T) => readonly MenuAction[];
-  /** Filters that the API applies, shown before the table's own filter. */
+  /** Filters that the API applies, shown after the table's own filter. */
   tools?: ReactNode;
+  /** Actions on the selected rows. Without any, rows cannot be selected. */
+  bulk?: readonly BulkAction<T>[];
+  /** What the API does itself. Pages read filter and order with `useServerList`. */
+  server?: ServerList;
+  /** Distinguishes the tables of one page in the address. */
+  at?: string;
   empty: { icon: IconName; title: string; text?: ReactNode; action?: ReactNode };
   /** What a row represents, as in "site". */
   noun: string;
@@ -45,6 +54,28 @@ export interface TableProps<T> {
   /** For a few rows in the page's own order: no filter, sorting or count. */
   brief?: boolean;
 }
+
+/** What the API does with a list. */
+export interface ServerList {
+  /** Says what is searched, as in “Name or label”. */
+  search?: string;
+  /** The columns that it sorts by. */
+  sort?: readonly string[];
+}
+
+/** The search and the order of a list that the API searches and sorts, from the address. */
+export function useServerList(at = ''): { q: string; order: Order | null } {
+  const [filter] = useParam(`${at}filter`, '');
+  const [sort] = useParam(`${at}sort`, '');
+  return { q: useDeferredValue(filter.trim()), order: orderOf(sort) };
+}
+
+/** An order as it is written in the address: a column, with a dash before it if it descends. */
+export const orderOf = (text: string): Order | null => (text === '' ? null : { column: text.replace(/^-/, ''), descending: text.startsWith('-') });
+const textOf = (order: Order | null) => (order ? `${order.descending ? '-' : ''}${order.column}` : '');
+
+/** How many parts of a list an address may ask for. */
+const mostParts = 20;
 
 /**
  * The number of rows that a browser renders without effort. Filter and order apply to all loaded
@@ -74,20 +105,46 @@ function useHiddenColumns<T>(label: string, columns: readonly Column<T>[]) {
 
 export function Table<T>(props: TableProps<T>) {
   const { label, columns, pages, rowKey, href, actions, empty, noun, nouns = `${noun}s`, brief = false } = props;
-  const [filter, setFilter] = useState('');
-  const [order, setOrder] = useState<Order | null>(null);
+  const { server = {}, bulk = [], at = '' } = props;
+  const [filter, setFilter] = useParam(`${at}filter`, '');
+  const [sort, setSort] = useParam(`${at}sort`, '');
+  const [parts, setParts] = useParam(`${at}parts`, '1');
+  const order = orderOf(sort);
   const [most, setMost] = useState(atOnce);
+  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
+  const [running, setRunning] = useState<{ action: BulkAction<T>; rows: T[] }>();
   const [hidden, toggle] = useHiddenColumns(label, columns);
   const [, navigate] = useLocation();
 
   const visible = columns.filter((c, i) => i === 0 || !hidden.has(c.id));
   const loaded = pages.rows;
-  const found = loaded && sortRows(filterRows(loaded, columns, filter), columns, order);
+  const filtered = loaded && (server.search === undefined ? filterRows(loaded, columns, filter) : loaded);
+  const found = filtered && (server.sort === undefined ? sortRows(filtered, columns, order) : filtered);
   const rows = found?.slice(0, most);
+  const sortable = (c: Column<T>) => !brief && (server.sort ? server.sort.includes(c.id) : c.sort !== undefined);
+  const nameOf = (row: T) => columns[0]?.text?.(row) ?? String(columns[0]?.sort?.(row) ?? rowKey(row));
+  // Rows that are no longer there cannot be acted on.
+  const selected = found?.filter((r) => chosen.has(rowKey(r))) ?? [];
+  const select = (which: readonly T[], on: boolean) => {
+    const next = new Set(chosen);
+    for (const row of which) {
+      if (on) next.add(rowKey(row));
+      else next.delete(rowKey(row));
+    }
+    setChosen(next);
+  };
+
+  // An address may ask for more than the first part.
+  const { hasMore, loadingMore, loadMore } = pages;
+  const wanted = Math.min(Number(parts) || 1, mostParts);
+  const missing = !brief && (pages.parts ?? wanted) < wanted;
+  useEffect(() => {
+    if (missing && hasMore && !loadingMore) loadMore();
+  }, [missing, hasMore, loadingMore, loadMore]);
 
   // A click anywhere in the row follows its link, unless it had another purpose.
   const follow = (row: T) => (event: MouseEvent<HTMLTableRowElement>) => {
-    if (!href || (event.target as Element).closest('a, button, input, summary') || getSelection()?.toString()) return;
+    if (!href || (event.target as Element).closest('a, button, input, summary, td.select') || getSelection()?.toString()) return;
     if (event.metaKey || event.ctrlKey) window.open(href(row));
     else navigate(href(row));
   };
@@ -96,7 +153,16 @@ export function Table<T>(props: TableProps<T>) {
     <div className="table-tools">
       <div className="table-filter">
         <Icon name="search" />
-        <input className="input" type="search" data-filter value={filter} placeholder="Filter…" aria-label={`Filter the loaded ${nouns}`} onChange={(e) => setFilter(e.target.value)} />
+        <input
+          className="input"
+          type="search"
+          data-filter
+          value={filter}
+          maxLength={128}
+          placeholder={server.search ?? 'Filter…'}
+          aria-label={server.search === undefined ? `Filter the loaded ${nouns}` : `Search all ${nouns}`}
+          onChange={(e) => setFilter(e.target.value)}
+        />
       </div>
       {props.tools}
       <span className="table-end">
@@ -121,6 +187,26 @@ export function Table<T>(props: TableProps<T>) {
     </div>
   );
 
+  const selection = selected.length > 0 && (
+    <div className="table-selection" role="toolbar" aria-label="Actions on the selection">
+      <span role="status">{plural(selected.length, noun, nouns)} selected</span>
+      {bulk.map((action) => (
+        <button
+          key={action.label}
+          type="button"
+          className={`btn btn-small ${action.danger ? 'btn-danger' : ''}`}
+          disabled={!selected.some((r) => action.applies?.(r) ?? true)}
+          onClick={() => setRunning({ action, rows: selected })}
+        >
+          {action.label}
+        </button>
+      ))}
+      <button type="button" className="btn btn-small btn-quiet" onClick={() => setChosen(new Set())}>
+        Clear
+      </button>
+    </div>
+  );
+
   if (pages.error !== undefined && !loaded) {
     return (
       <>
@@ -134,14 +220,15 @@ export function Table<T>(props: TableProps<T>) {
   return (
     <>
       {tools}
+      {selection}
       {loaded && rows?.length === 0 ? (
-        loaded.length === 0 ? (
+        loaded.length === 0 && (server.search === undefined || filter === '') ? (
           <Empty icon={empty.icon} title={empty.title} action={empty.action}>
             {empty.text}
           </Empty>
         ) : (
-          <Empty icon="search" title={`None of the loaded ${nouns} matches`} action={<button type="button" className="btn" onClick={() => setFilter('')}>Clear the filter</button>}>
-            {pages.hasMore ? `The filter looks at what is loaded. There are more ${nouns} on the server.` : undefined}
+          <Empty icon="search" title={server.search === undefined ? `None of the loaded ${nouns} matches` : `No ${noun} matches`} action={<button type="button" className="btn" onClick={() => setFilter('')}>Clear the filter</button>}>
+            {pages.hasMore ? (server.search === undefined ? `The filter looks at what is loaded. There are more ${nouns} on the server.` : 'There is more to search.') : undefined}
           </Empty>
         )
       ) : (
@@ -149,10 +236,24 @@ export function Table<T>(props: TableProps<T>) {
           <table className="table table-cards" aria-label={label} aria-busy={!rows}>
             <thead>
               <tr>
+                {bulk.length > 0 && (
+                  <th scope="col" className="select">
+                    <input
+                      type="checkbox"
+                      aria-label={`Select all ${nouns} that are shown`}
+                      disabled={!rows}
+                      checked={rows !== undefined && rows.length > 0 && rows.every((r) => chosen.has(rowKey(r)))}
+                      ref={(box) => {
+                        if (box) box.indeterminate = selected.length > 0 && !rows?.every((r) => chosen.has(rowKey(r)));
+                      }}
+                      onChange={(e) => select(rows ?? [], e.target.checked)}
+                    />
+                  </th>
+                )}
                 {visible.map((c) => (
                   <th key={c.id} scope="col" className={c.end ? 'end' : ''} aria-sort={order?.column === c.id ? (order.descending ? 'descending' : 'ascending') : undefined}>
-                    {c.sort && !brief ? (
-                      <button type="button" onClick={() => setOrder(nextOrder(order, c.id))}>
+                    {sortable(c) ? (
+                      <button type="button" onClick={() => setSort(textOf(nextOrder(order, c.id)))}>
                         {c.header}
                         <Icon name={order?.column === c.id ? (order.descending ? 'down' : 'up') : 'sort'} />
                       </button>
@@ -173,7 +274,12 @@ export function Table<T>(props: TableProps<T>) {
                 ? rows.map((row) => (
                     // On the keyboard, the link in the first cell does the same.
                      
-                    <tr key={rowKey(row)} className={href ? 'linked' : ''} onClick={follow(row)}>
+                    <tr key={rowKey(row)} className={`${href ? 'linked' : ''} ${chosen.has(rowKey(row)) ? 'selected' : ''}`} onClick={follow(row)}>
+                      {bulk.length > 0 && (
+                        <td className="select">
+                          <input type="checkbox" aria-label={`Select ${nameOf(row)}`} checked={chosen.has(rowKey(row))} onChange={(e) => select([row], e.target.checked)} />
+                        </td>
+                      )}
                       {visible.map((c, i) => (
                         <td key={c.id} data-label={c.header} className={`${c.end ? 'end' : ''} ${i === 0 ? 'primary' : ''}`}>
                           {i === 0 && href ? (
@@ -187,13 +293,14 @@ export function Table<T>(props: TableProps<T>) {
                       ))}
                       {actions && (
                         <td className="actions">
-                          <Menu label={`Actions for ${columns[0]?.text?.(row) ?? String(columns[0]?.sort?.(row) ?? rowKey(row))}`} button={<Icon name="more" />} actions={actions(row)} />
+                          <Menu label={`Actions for ${nameOf(row)}`} button={<Icon name="more" />} actions={actions(row)} />
                         </td>
                       )}
                     </tr>
                   ))
                 : Array.from({ length: 5 }, (_, i) => (
                     <tr key={i}>
+                      {bulk.length > 0 && <td className="select" />}
                       {visible.map((c) => (
                         <td key={c.id} data-label={c.header}>
                           <span className="skeleton" />
@@ -210,7 +317,7 @@ export function Table<T>(props: TableProps<T>) {
         <div className="table-foot">
           <span role="status">
             {rows && rows.length < loaded.length ? `${count(rows.length)} of ${plural(loaded.length, `loaded ${noun}`, `loaded ${nouns}`)} shown` : `${plural(loaded.length, noun, nouns)} loaded`}
-            {pages.hasMore ? '; there are more. Filter and order apply to what is loaded.' : ''}
+            {pages.hasMore ? (server.search === undefined ? '; there are more. Filter and order apply to what is loaded.' : '; there are more.') : ''}
           </span>
           {found && found.length > most && (
             <button type="button" className="btn btn-small" onClick={() => setMost(most + 5 * atOnce)}>
@@ -224,6 +331,7 @@ export function Table<T>(props: TableProps<T>) {
               disabled={pages.loadingMore}
               onClick={() => {
                 setMost(Infinity);
+                setParts(String(Math.min((pages.parts ?? 1) + 1, mostParts)));
                 pages.loadMore();
               }}
             >
@@ -231,6 +339,18 @@ export function Table<T>(props: TableProps<T>) {
             </button>
           )}
         </div>
+      )}
+      {running && (
+        <BulkDialog
+          action={running.action}
+          rows={running.rows}
+          counted={(n) => plural(n, noun, nouns)}
+          name={nameOf}
+          onClose={() => {
+            setRunning(undefined);
+            setChosen(new Set());
+          }}
+        />
       )}
     </>
   );
