@@ -418,6 +418,7 @@ func (c *Client) ListEvents(ctx context.Context, params *ListEventsParams, edito
 		out.Query("site_id", params.SiteId)
 		out.Query("minutes", params.Minutes)
 		out.Query("topic", params.Topic)
+		out.Query("q", params.Q)
 	}
 	return c.Send(ctx, out, editors)
 }

@@ -187,6 +187,7 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Query("site_id", false, &q.Params.SiteId)
 		in.Query("minutes", false, &q.Params.Minutes)
 		in.Query("topic", false, &q.Params.Topic)
+		in.Query("q", false, &q.Params.Q)
 	}, s.ListEvents, ListEventsResponseObject.VisitListEventsResponse))
 	mux.HandleFunc("POST "+base+"/events", rest.Serve(fail, func(in *rest.Input, q *IngestEventRequestObject) {
 		q.Body = rest.JSON[IngestEventJSONRequestBody](in, true)

@@ -2144,8 +2144,11 @@ type ListEventsParams struct {
 	// Minutes Only events received in the last so many minutes
 	Minutes *int `form:"minutes,omitempty" json:"minutes,omitempty"`
 
-	// Topic A topic pattern
+	// Topic A topic pattern, in which `*` matches any characters
 	Topic *string `form:"topic,omitempty" json:"topic,omitempty"`
+
+	// Q Text in the topic, whatever the case of its ASCII letters
+	Q *string `form:"q,omitempty" json:"q,omitempty"`
 }
 
 // ListOrgsParams defines parameters for ListOrgs.

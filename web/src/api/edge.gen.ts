@@ -3582,9 +3582,11 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description Only events received in the last so many minutes */
                 minutes?: number;
+                /** @description Text in the topic, whatever the case of its ASCII letters */
+                q?: string;
                 /** @description Only what concerns this site */
                 site_id?: components["parameters"]["SiteFilter"];
-                /** @description A topic pattern */
+                /** @description A topic pattern, in which `*` matches any characters */
                 topic?: string;
             };
             header?: never;
@@ -3593,7 +3595,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page of events */
+            /** @description A page of events. A search reads a bounded number of events for a page: if the page is short or empty and has a `Link`, older events may match */
             200: {
                 headers: {
                     Link: components["headers"]["Link"];
