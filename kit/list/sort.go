@@ -54,16 +54,22 @@ func (s Sorts) Order(sort string) (Order, error) {
 	return Order{sorts: s, word: sort, column: column, descending: descending}, nil
 }
 
-// SQL returns the ORDER BY clause.
-func (o Order) SQL() string {
+// Word returns the word of the contract for the column, without a dash.
+func (o Order) Word() string { return strings.TrimPrefix(o.word, "-") }
+
+// SQL returns the ORDER BY clause. table precedes the names of columns, with its dot, where several
+// tables are read.
+func (o Order) SQL(table string) string {
 	direction := "ASC"
 	if o.descending {
 		direction = "DESC"
 	}
 	if o.column.Name == o.sorts.Unique {
-		return fmt.Sprintf("ORDER BY %s %s", o.sorts.Unique, direction)
+		return fmt.Sprintf("ORDER BY %s%s %s", table, o.sorts.Unique, direction)
 	}
-	return fmt.Sprintf("ORDER BY %s %s, %s %s", o.column.Name, direction, o.sorts.Unique, direction)
+	return fmt.Sprintf(
+		"ORDER BY %s%s %s, %s%s %s", table, o.column.Name, direction, table, o.sorts.Unique, direction,
+	)
 }
 
 // Key returns the key of a row for its cursor: the row's value in the order's column, as text, and

@@ -53,7 +53,7 @@ DROP TABLE things;
 				t.Fatal(err)
 			}
 			var want, got []string
-			if err := d.Select(t.Context(), &want, "SELECT id FROM things "+order.SQL()); err != nil {
+			if err := d.Select(t.Context(), &want, "SELECT id FROM things "+order.SQL("")); err != nil {
 				t.Fatal(err)
 			}
 			for after := ""; ; {
@@ -63,7 +63,7 @@ DROP TABLE things;
 				}
 				var rows []sortedThing
 				if err := d.Select(
-					t.Context(), &rows, "SELECT * FROM things WHERE "+where+" "+order.SQL()+" LIMIT 5", args...,
+					t.Context(), &rows, "SELECT * FROM things WHERE "+where+" "+order.SQL("")+" LIMIT 5", args...,
 				); err != nil {
 					t.Fatal(err)
 				}

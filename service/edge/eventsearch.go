@@ -45,7 +45,7 @@ func (s *Service) events(
 	ctx context.Context, q db.Querier, f EventFilter,
 ) (events []Event, examined int64, err error) {
 	e := eventSearch{
-		db: q, scope: callerFrom(ctx).scope(), order: callerFrom(ctx).scope(), topics: f.topics(), others: db.All(),
+		db: q, scope: callerFrom(ctx).scope(), org: callerFrom(ctx).scope(), topics: f.topics(), others: db.All(),
 		before: math.MaxInt64, limit: f.Limit, events: []Event{},
 	}
 	for field, given := range map[string]string{"topic": f.Topic, "q": f.Text} {
@@ -62,7 +62,7 @@ func (s *Service) events(
 			return nil, 0, err
 		}
 		e.site = f.SiteID
-		e.scope, e.order = db.Where("org_id = ?", site.OrgID), db.Where("site_id = ?", f.SiteID)
+		e.scope, e.org = db.Where("site_id = ?", f.SiteID), db.Where("org_id = ?", site.OrgID)
 	}
 	if f.Minutes > 0 {
 		since := s.now().Add(-time.Duration(f.Minutes) * time.Minute)
@@ -124,8 +124,8 @@ func firstEventSince(ctx context.Context, q db.Querier, since time.Time) (seq in
 type eventSearch struct {
 	db     db.Querier
 	site   string   // empty: all
-	scope  db.Scope // what the caller may see
-	order  db.Scope // the part of the events that an index has in the order of their numbers
+	scope  db.Scope // of the caller, or a site within; an index has these events by their numbers
+	org    db.Scope // of the caller, or that of the site
 	topics db.Scope // the condition on the topic
 	others db.Scope // further conditions
 	from   int64    // only events with this number or a higher one
@@ -136,7 +136,7 @@ type eventSearch struct {
 
 // read adds the matching events with numbers below before and from from on.
 func (e *eventSearch) read(ctx context.Context, before, from int64) error {
-	where, args := e.order.SQL()
+	where, args := e.scope.SQL()
 	for _, more := range []db.Scope{e.topics, e.others} {
 		condition, values := more.SQL()
 		where, args = where+" AND "+condition, append(args, values...)
@@ -151,7 +151,7 @@ func (e *eventSearch) read(ctx context.Context, before, from int64) error {
 
 // readThese adds the matching events with the given numbers.
 func (e *eventSearch) readThese(ctx context.Context, seqs []int64) error {
-	where, args := e.order.SQL()
+	where, args := e.scope.SQL()
 	for _, more := range []db.Scope{e.topics, e.others} {
 		condition, values := more.SQL()
 		where, args = where+" AND "+condition, append(args, values...)
@@ -174,7 +174,7 @@ func (e *eventSearch) scan(ctx context.Context) (examined int64, err error) {
 	if e.site != "" {
 		limit = maxScannedSite
 	}
-	where, args := e.order.SQL()
+	where, args := e.scope.SQL()
 	err = e.db.Get(
 		ctx, &examined,
 		"SELECT seq FROM events WHERE "+where+" AND seq < ? AND seq >= ? ORDER BY seq DESC LIMIT 1 OFFSET ?",
@@ -202,7 +202,7 @@ func (e *eventSearch) byTopic(ctx context.Context) (examined int64, err error) {
 		wanted = 1
 	}
 	hits, mapped, err := topicmap.Find(ctx, e.db, topicmap.Query{
-		Scope: e.scope, Topics: e.topics, From: max(described, e.from), Before: e.before, Limit: wanted,
+		Scope: e.org, Topics: e.topics, From: max(described, e.from), Before: e.before, Limit: wanted,
 	})
 	if err != nil {
 		return 0, err
@@ -260,39 +260,4 @@ func (e *eventSearch) readHits(ctx context.Context, hits []topicmap.Hit, mapped 
 		}
 	}
 	return mapped, nil
-}
-
-// describePause is the rest between blocks as a multiple of the time that one takes, so that
-// events are accepted meanwhile.
-const describePause = 3
-
-// describeOld prepares what was stored by a version without searches for them. Until it is done,
-// searches read more, and find the same.
-func (s *Service) describeOld(ctx context.Context) {
-	begin, blocks := time.Now(), 0
-	for ctx.Err() == nil {
-		start := time.Now()
-		more, err := topicmap.Fill(ctx, s.db)
-		if err != nil {
-			s.log.Warn("the topics of older events could not be described; trying again", "error", err)
-		} else if !more {
-			break
-		}
-		if blocks++; blocks%100 == 1 {
-			s.log.Info("describing the topics of older events for searches", "events", blocks*topicmap.Block)
-		}
-		pause := describePause * time.Since(start)
-		if err != nil {
-			pause = 10 * time.Second
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-		case <-timer.C:
-		}
-	}
-	if blocks > 0 && ctx.Err() == nil {
-		s.log.Info("the topics of older events are described", "took", time.Since(begin).Round(time.Millisecond))
-	}
 }

@@ -34,6 +34,18 @@ func (s *Service) EventsFrom(ctx context.Context, q db.Querier, f EventFilter) (
 	return s.events(ctx, q, f)
 }
 
+// SitesFrom is Sites with reads that a test watches.
+func (s *Service) SitesFrom(ctx context.Context, q db.Querier, f SiteFilter) ([]Site, error) {
+	sites, _, err := s.sites(ctx, q, f)
+	return sites, err
+}
+
+// DevicesFrom is Devices with reads that a test watches.
+func (s *Service) DevicesFrom(ctx context.Context, q db.Querier, f DeviceFilter) ([]Device, error) {
+	devices, _, err := s.devices(ctx, q, f)
+	return devices, err
+}
+
 // As returns a context in which a global viewer, or one of an org, calls.
 func As(ctx context.Context, orgID string) context.Context {
 	c := Caller{Subject: "test", Kind: KindToken, Role: RoleViewer}
