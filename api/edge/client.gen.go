@@ -335,6 +335,8 @@ func (c *Client) ListDevices(ctx context.Context, params *ListDevicesParams, edi
 		out.Query("limit", params.Limit)
 		out.Query("cursor", params.Cursor)
 		out.Query("site_id", params.SiteId)
+		out.Query("q", params.Q)
+		out.Query("sort", params.Sort)
 	}
 	return c.Send(ctx, out, editors)
 }
@@ -418,6 +420,7 @@ func (c *Client) ListEvents(ctx context.Context, params *ListEventsParams, edito
 		out.Query("site_id", params.SiteId)
 		out.Query("minutes", params.Minutes)
 		out.Query("topic", params.Topic)
+		out.Query("q", params.Q)
 	}
 	return c.Send(ctx, out, editors)
 }
@@ -655,6 +658,8 @@ func (c *Client) ListSites(ctx context.Context, params *ListSitesParams, editors
 		out.Query("limit", params.Limit)
 		out.Query("cursor", params.Cursor)
 		out.Query("status", params.Status)
+		out.Query("q", params.Q)
+		out.Query("sort", params.Sort)
 	}
 	return c.Send(ctx, out, editors)
 }

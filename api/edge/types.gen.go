@@ -737,6 +737,72 @@ func (e GetCRLParamsFormat) Valid() bool {
 	}
 }
 
+// Defines values for ListDevicesParamsSort.
+const (
+	ListDevicesParamsSortDeviceId        ListDevicesParamsSort = "device_id"
+	ListDevicesParamsSortLastSeenAt      ListDevicesParamsSort = "last_seen_at"
+	ListDevicesParamsSortMinusDeviceId   ListDevicesParamsSort = "-device_id"
+	ListDevicesParamsSortMinusLastSeenAt ListDevicesParamsSort = "-last_seen_at"
+	ListDevicesParamsSortMinusName       ListDevicesParamsSort = "-name"
+	ListDevicesParamsSortName            ListDevicesParamsSort = "name"
+)
+
+// Valid indicates whether the value is a known member of the ListDevicesParamsSort enum.
+func (e ListDevicesParamsSort) Valid() bool {
+	switch e {
+	case ListDevicesParamsSortDeviceId:
+		return true
+	case ListDevicesParamsSortLastSeenAt:
+		return true
+	case ListDevicesParamsSortMinusDeviceId:
+		return true
+	case ListDevicesParamsSortMinusLastSeenAt:
+		return true
+	case ListDevicesParamsSortMinusName:
+		return true
+	case ListDevicesParamsSortName:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListSitesParamsSort.
+const (
+	ListSitesParamsSortId              ListSitesParamsSort = "id"
+	ListSitesParamsSortLastSeenAt      ListSitesParamsSort = "last_seen_at"
+	ListSitesParamsSortMinusId         ListSitesParamsSort = "-id"
+	ListSitesParamsSortMinusLastSeenAt ListSitesParamsSort = "-last_seen_at"
+	ListSitesParamsSortMinusName       ListSitesParamsSort = "-name"
+	ListSitesParamsSortMinusStatus     ListSitesParamsSort = "-status"
+	ListSitesParamsSortName            ListSitesParamsSort = "name"
+	ListSitesParamsSortStatus          ListSitesParamsSort = "status"
+)
+
+// Valid indicates whether the value is a known member of the ListSitesParamsSort enum.
+func (e ListSitesParamsSort) Valid() bool {
+	switch e {
+	case ListSitesParamsSortId:
+		return true
+	case ListSitesParamsSortLastSeenAt:
+		return true
+	case ListSitesParamsSortMinusId:
+		return true
+	case ListSitesParamsSortMinusLastSeenAt:
+		return true
+	case ListSitesParamsSortMinusName:
+		return true
+	case ListSitesParamsSortMinusStatus:
+		return true
+	case ListSitesParamsSortName:
+		return true
+	case ListSitesParamsSortStatus:
+		return true
+	default:
+		return false
+	}
+}
+
 // ActivityEntry defines model for ActivityEntry.
 type ActivityEntry struct {
 	Action  string        `json:"action"`
@@ -2119,7 +2185,16 @@ type ListDevicesParams struct {
 
 	// SiteId Only what concerns this site
 	SiteId *SiteFilter `form:"site_id,omitempty" json:"site_id,omitempty"`
+
+	// Q Text in the id, the name, the model or a label (`key=value`), whatever its case
+	Q *string `form:"q,omitempty" json:"q,omitempty"`
+
+	// Sort The order; a dash before it means descending
+	Sort *ListDevicesParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
 }
+
+// ListDevicesParamsSort defines parameters for ListDevices.
+type ListDevicesParamsSort string
 
 // ListEnrollmentTokensParams defines parameters for ListEnrollmentTokens.
 type ListEnrollmentTokensParams struct {
@@ -2144,8 +2219,11 @@ type ListEventsParams struct {
 	// Minutes Only events received in the last so many minutes
 	Minutes *int `form:"minutes,omitempty" json:"minutes,omitempty"`
 
-	// Topic A topic pattern
+	// Topic A topic pattern, in which `*` matches any characters
 	Topic *string `form:"topic,omitempty" json:"topic,omitempty"`
+
+	// Q Text in the topic, whatever the case of its ASCII letters
+	Q *string `form:"q,omitempty" json:"q,omitempty"`
 }
 
 // ListOrgsParams defines parameters for ListOrgs.
@@ -2209,7 +2287,16 @@ type ListSitesParams struct {
 	// Cursor Where the page begins; take it from the `Link` header
 	Cursor *Cursor     `form:"cursor,omitempty" json:"cursor,omitempty"`
 	Status *SiteStatus `form:"status,omitempty" json:"status,omitempty"`
+
+	// Q Text in the id, the name or a label (`key=value`), whatever its case
+	Q *string `form:"q,omitempty" json:"q,omitempty"`
+
+	// Sort The order; a dash before it means descending
+	Sort *ListSitesParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
 }
+
+// ListSitesParamsSort defines parameters for ListSites.
+type ListSitesParamsSort string
 
 // GetStreamParams defines parameters for GetStream.
 type GetStreamParams struct {

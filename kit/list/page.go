@@ -16,8 +16,9 @@ type Page struct {
 	After string // the key of the previous page's last item; empty at the start
 }
 
-// maxCursor limits a cursor's text, in bytes.
-const maxCursor = 1024
+// maxCursor limits a cursor's text, in bytes. A key may hold a name of 128 characters and an ID of
+// 128 characters, which JSON may write with six bytes each.
+const maxCursor = 4096
 
 // ParsePage parses the optional query parameters limit and cursor. def is the default limit. A
 // limit outside 1 to maximum or a damaged cursor is a fault of kind Invalid. An empty cursor means
@@ -45,7 +46,7 @@ func ParsePage(limit *int, cursor *string, def, maximum int) (Page, error) {
 func EncodeCursor(key string) string { return base64.RawURLEncoding.EncodeToString([]byte(key)) }
 
 // DecodeCursor is the inverse of EncodeCursor. The key is untrusted input: UTF-8 without NUL (which
-// databases refuse), not empty, at most 768 bytes. Anything else is a fault of kind Invalid.
+// databases refuse), not empty, at most 3072 bytes. Anything else is a fault of kind Invalid.
 func DecodeCursor(cursor string) (string, error) {
 	if cursor == "" || len(cursor) > maxCursor || strings.ContainsAny(cursor, "\r\n") {
 		return "", badCursor()

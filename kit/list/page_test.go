@@ -29,7 +29,7 @@ func TestParsePageChecksBothParameters(t *testing.T) {
 		{-1, list.EncodeCursor("\xff"), list.Page{}, "cursor"},
 		{-1, list.EncodeCursor("a\x00"), list.Page{}, "cursor"},
 		{-1, "YWI\n", list.Page{}, "cursor"},
-		{-1, list.EncodeCursor(strings.Repeat("a", 769)), list.Page{}, "cursor"},
+		{-1, list.EncodeCursor(strings.Repeat("a", 3073)), list.Page{}, "cursor"},
 	} {
 		var limit *int
 		if c.limit >= 0 {

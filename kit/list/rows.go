@@ -27,21 +27,39 @@ func Rows[T, A any](
 	ctx context.Context, limit *int, cursor *string, usual int,
 	fetch func(after string, limit int) ([]T, error), key func(T) string, translate func(T) A,
 ) (items []A, next *string, err error) {
+	return Examined(ctx, limit, cursor, usual, func(after string, limit int) ([]T, string, error) {
+		rows, err := fetch(after, limit)
+		return rows, "", err
+	}, key, translate)
+}
+
+// Examined is Rows for a list whose fetch examines a bounded number of rows, so that a search which
+// finds little costs no more than one which finds much. examined is the key of the last row that
+// fetch looked at, empty if it looked at all there are. The page then may have fewer items than the
+// limit, or none, and a link to the next page, which continues after that row.
+func Examined[T, A any](
+	ctx context.Context, limit *int, cursor *string, usual int,
+	fetch func(after string, limit int) (rows []T, examined string, err error),
+	key func(T) string, translate func(T) A,
+) (items []A, next *string, err error) {
 	p, err := ParsePage(limit, cursor, usual, MaxRows)
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := fetch(p.After, p.Limit+1)
+	rows, last, err := fetch(p.After, p.Limit+1)
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(rows) > p.Limit {
 		rows = rows[:p.Limit]
+		last = key(rows[p.Limit-1])
+	}
+	if last != "" {
 		here, ok := ctx.Value(hereKey{}).(*url.URL)
 		if !ok {
 			return nil, nil, fault.New(fault.Internal, "list: the context does not know the URL")
 		}
-		next = new(NextLink(here, EncodeCursor(key(rows[p.Limit-1]))))
+		next = new(NextLink(here, EncodeCursor(last)))
 	}
 	return Each(rows, translate), next, nil
 }
@@ -52,14 +70,31 @@ func Down[T, A any](
 	ctx context.Context, limit *int, cursor *string, usual int,
 	fetch func(before int64, limit int) ([]T, error), number func(T) int64, translate func(T) A,
 ) (items []A, next *string, err error) {
-	return Rows(ctx, limit, cursor, usual, func(after string, limit int) ([]T, error) {
+	return DownExamined(ctx, limit, cursor, usual, func(before int64, limit int) ([]T, int64, error) {
+		rows, err := fetch(before, limit)
+		return rows, 0, err
+	}, number, translate)
+}
+
+// DownExamined is Examined for a list in descending order of a number. examined is the lowest number
+// that fetch looked at, 0 if it looked at all there are.
+func DownExamined[T, A any](
+	ctx context.Context, limit *int, cursor *string, usual int,
+	fetch func(before int64, limit int) (rows []T, examined int64, err error),
+	number func(T) int64, translate func(T) A,
+) (items []A, next *string, err error) {
+	return Examined(ctx, limit, cursor, usual, func(after string, limit int) (rows []T, examined string, err error) {
 		var before int64
 		if after != "" {
 			if before, err = strconv.ParseInt(after, 10, 64); err != nil || before <= 0 {
-				return nil, badCursor()
+				return nil, "", badCursor()
 			}
 		}
-		return fetch(before, limit)
+		rows, last, err := fetch(before, limit)
+		if last > 0 {
+			examined = strconv.FormatInt(last, 10)
+		}
+		return rows, examined, err
 	}, func(row T) string { return strconv.FormatInt(number(row), 10) }, translate)
 }
 

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/list"
 	"github.com/mainstay-infra/mainstay/kit/text"
 	"github.com/mainstay-infra/mainstay/service/edge/ota"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
@@ -44,7 +46,11 @@ type Device struct {
 	OTAProgress   int       `db:"ota_progress"`
 	OTAMessage    string    `db:"ota_message"`
 	OTAUpdatedAt  db.Time   `db:"ota_updated_at"`
+
+	Search string `db:"search"` // what a search looks at (searchText)
 }
+
+func (d *Device) searchText() string { return searchText(d.Labels.V, d.DeviceID, d.Name, d.Model) }
 
 // OTARequest is a request to install an update. It appears at desired.ota.
 type OTARequest struct {
@@ -135,9 +141,9 @@ func (s *Service) RegisterDevice(ctx context.Context, in DeviceInput) (d Device,
 		}
 		_, err = tx.Exec(
 			ctx,
-			`UPDATE devices SET name = ?, model = ?, firmware_version = ?, labels = ?, last_seen_at = ?
-			WHERE device_id = ?`,
-			d.Name, d.Model, d.FirmwareVersion, d.Labels, d.LastSeenAt, d.DeviceID,
+			`UPDATE devices SET name = ?, model = ?, firmware_version = ?, labels = ?, last_seen_at = ?,
+			search = ? WHERE device_id = ?`,
+			d.Name, d.Model, d.FirmwareVersion, d.Labels, d.LastSeenAt, d.searchText(), d.DeviceID,
 		)
 		return err
 	})
@@ -164,6 +170,7 @@ func (s *Service) addDevice(ctx context.Context, tx *db.Tx, in DeviceInput) (Dev
 		TwinUpdatedAt:   now,
 	}
 	d.Labels.V = in.Labels
+	d.Search = d.searchText()
 	if err := tx.Insert(ctx, "devices", d); err != nil {
 		if db.IsUnique(err) { // registered by another site at this moment
 			err = fault.New(
@@ -179,8 +186,51 @@ func (s *Service) addDevice(ctx context.Context, tx *db.Tx, in DeviceInput) (Dev
 	)
 }
 
-// Devices lists devices, with their twins, in scope after the given ID.
-func (s *Service) Devices(ctx context.Context, siteID, after string, limit int) ([]Device, error) {
+// DeviceFilter selects devices; zero fields select all.
+type DeviceFilter struct {
+	SiteID string
+	Text   string // must be contained in the id, name, model or a label (key=value), ignoring case
+	Sort   string // as the contract has it; empty: by id
+	After  string // the key of the last device of the previous page
+	Limit  int
+}
+
+var deviceSorts = list.Sorts{List: "devices", Unique: "device_id", Usual: "device_id", By: map[string]list.Column{
+	"device_id": {Name: "device_id"}, "name": {Name: "name"}, "last_seen_at": {Name: "last_seen_at", Number: true},
+}}
+
+// deviceKey returns the key of a device in a list.
+func deviceKey(order list.Order, d Device) string {
+	value := ""
+	switch order.Word() {
+	case "name":
+		value = d.Name
+	case "last_seen_at":
+		value = strconv.FormatInt(d.LastSeenAt.UnixMicro(), 10)
+	}
+	return order.Key(value, d.DeviceID)
+}
+
+// Devices lists devices in scope.
+func (s *Service) Devices(ctx context.Context, f DeviceFilter) ([]Device, list.Order, error) {
+	return s.devices(ctx, s.db, f)
+}
+
+func (s *Service) devices(ctx context.Context, q db.Querier, f DeviceFilter) ([]Device, list.Order, error) {
+	scope := callerFrom(ctx).scope()
+	if f.SiteID != "" {
+		scope = scope.And("site_id = ?", f.SiteID)
+	}
+	devices := []Device{}
+	order, err := search{
+		table: "devices", id: "device_id", sorts: deviceSorts, scope: scope, text: f.Text, sort: f.Sort, after: f.After,
+		limit: f.Limit,
+	}.read(ctx, q, &devices)
+	return devices, order, err
+}
+
+// Twins lists devices with their twins in scope, after the given ID.
+func (s *Service) Twins(ctx context.Context, siteID, after string, limit int) ([]Device, error) {
 	where, args := callerFrom(ctx).scope().SQL()
 	if siteID != "" {
 		where, args = where+" AND site_id = ?", append(args, siteID)

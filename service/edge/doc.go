@@ -9,7 +9,7 @@
 //	access.go        the authorization table; caller.go, token.go, login.go: callers and their credentials
 //	org.go           tenants
 //	site.go          enrollment and liveness; heartbeat.go, certificate.go
-//	event.go         durable ingest; route.go, delivery/, deadletter.go: delivery
+//	event.go         durable ingest; eventsearch.go, topicmap/: their list; route.go, delivery/, deadletter.go: delivery
 //	device.go        devices, twins and updates; twin/, ota/: their rules; otareport.go: progress of updates
 //	campaign*.go     staged updates; campaign/: their rules
 //	deployment.go    containers on sites; policy.go: which are allowed

@@ -18,6 +18,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 	"github.com/mainstay-infra/mainstay/service/edge/delivery"
 	"github.com/mainstay-infra/mainstay/service/edge/topic"
+	"github.com/mainstay-infra/mainstay/service/edge/topicmap"
 )
 
 const (
@@ -204,10 +205,12 @@ func (s *Service) writeEvents(ctx context.Context, tx *db.Tx, events []*Event) (
 	}
 	duplicates := make([]bool, len(events))
 	minutes := map[string]*eventMinute{}
+	occurred := make([]topicmap.Occurrence, 0, len(events))
 	for i, e := range events {
 		if duplicates[i] = stored != nil && !stored[e.Seq]; duplicates[i] {
 			continue
 		}
+		occurred = append(occurred, topicmap.Occurrence{Seq: e.Seq, OrgID: e.OrgID, Topic: e.Topic})
 		m := minutes[e.OrgID]
 		if m == nil {
 			m = &eventMinute{firstSeq: e.Seq}
@@ -220,6 +223,9 @@ func (s *Service) writeEvents(ctx context.Context, tx *db.Tx, events []*Event) (
 		if err := eventMinutes.Add(ctx, tx, now.Time, org, m.firstSeq, m.events, m.bytes); err != nil {
 			return nil, err
 		}
+	}
+	if err := s.topics.Add(ctx, tx, occurred); err != nil {
+		return nil, err
 	}
 	if len(routes.all) == 0 {
 		return duplicates, nil
@@ -341,51 +347,4 @@ func (s *Service) routeEvents(
 	}
 	tx.OnCommit(func() { s.delivery.Wake(woken...) })
 	return delivery.Add(ctx, tx, pending, func(id string) string { return routes.org[id] })
-}
-
-// EventFilter selects events; zero fields select all.
-type EventFilter struct {
-	SiteID  string
-	Minutes int
-	Topic   string // a pattern
-	Before  int64  // only events with a smaller sequence number
-	Limit   int
-}
-
-// Events lists events newest first.
-func (s *Service) Events(ctx context.Context, f EventFilter) ([]Event, error) {
-	where, args := callerFrom(ctx).scope().SQL()
-	if f.SiteID != "" {
-		if _, err := s.Site(ctx, f.SiteID); err != nil {
-			return nil, err
-		}
-		where, args = where+" AND site_id = ?", append(args, f.SiteID)
-	}
-	if f.Before > 0 {
-		where, args = where+" AND seq < ?", append(args, f.Before)
-	}
-	if f.Minutes > 0 {
-		since := s.now().Add(-time.Duration(f.Minutes) * time.Minute)
-		// first_seq of the minutes narrows the search; received_at decides.
-		where += " AND seq >= (SELECT COALESCE(MIN(first_seq), 9223372036854775807) FROM event_minutes WHERE minute >= ?) AND received_at >= ?"
-		args = append(args, db.At(since.Truncate(time.Minute)), db.At(since))
-	}
-	events := []Event{}
-	if f.Topic == "" || !strings.Contains(f.Topic, "*") {
-		if f.Topic != "" {
-			where, args = where+" AND topic = ?", append(args, f.Topic)
-		}
-		err := s.db.Select(
-			ctx, &events, "SELECT * FROM events WHERE "+where+" ORDER BY seq DESC LIMIT ?",
-			append(args, f.Limit)...)
-		return events, err
-	}
-	// LIKE would need an index that the table does not have. * becomes %, and the rest is escaped.
-	like := strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`, `*`, `%`).Replace(f.Topic)
-	err := s.db.Select(
-		ctx,
-		&events,
-		"SELECT * FROM events WHERE "+where+` AND topic LIKE ? ESCAPE '\' ORDER BY seq DESC LIMIT ?`,
-		append(args, like, f.Limit)...)
-	return events, err
 }

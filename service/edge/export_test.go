@@ -7,6 +7,7 @@ import (
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/shell"
 )
 
 // Maintain does all periodic work at once, for tests that move the clock.
@@ -27,6 +28,32 @@ func (s *Service) Reread(routeID string) { s.delivery.Changed(routeID) }
 
 // Looks is how often the delivery engine has looked at whether routes were changed.
 func (s *Service) Looks() int64 { return s.delivery.Looks() }
+
+// EventsFrom is Events with reads that a test watches.
+func (s *Service) EventsFrom(ctx context.Context, q db.Querier, f EventFilter) ([]Event, int64, error) {
+	return s.events(ctx, q, f)
+}
+
+// SitesFrom is Sites with reads that a test watches.
+func (s *Service) SitesFrom(ctx context.Context, q db.Querier, f SiteFilter) ([]Site, error) {
+	sites, _, err := s.sites(ctx, q, f)
+	return sites, err
+}
+
+// DevicesFrom is Devices with reads that a test watches.
+func (s *Service) DevicesFrom(ctx context.Context, q db.Querier, f DeviceFilter) ([]Device, error) {
+	devices, _, err := s.devices(ctx, q, f)
+	return devices, err
+}
+
+// As returns a context in which a global viewer, or one of an org, calls.
+func As(ctx context.Context, orgID string) context.Context {
+	c := Caller{Subject: "test", Kind: KindToken, Role: RoleViewer}
+	if orgID != "" {
+		c.Kind, c.OrgID = KindOrg, orgID
+	}
+	return shell.As(ctx, c)
+}
 
 // DecodeEvent decodes and checks the body of an event as ingest does.
 func DecodeEvent(body []byte) (EventInput, error) {

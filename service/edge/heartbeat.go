@@ -116,8 +116,8 @@ func (s *Service) writeHeartbeat(ctx context.Context, tx *db.Tx, site *Site, h H
 	if h.Labels != nil {
 		site.Labels.V = h.Labels
 	}
-	_, err := tx.Exec(ctx, "UPDATE sites SET status = ?, last_seen_at = ?, version = ?, labels = ? WHERE id = ?",
-		site.Status, site.LastSeenAt, site.Version, site.Labels, site.ID)
+	_, err := tx.Exec(ctx, "UPDATE sites SET status = ?, last_seen_at = ?, version = ?, labels = ?, search = ? WHERE id = ?",
+		site.Status, site.LastSeenAt, site.Version, site.Labels, site.searchText(), site.ID)
 	return err
 }
 

@@ -44,23 +44,24 @@ func apiOTA(d Device) (edgeapi.OTA, error) {
 	return out, json.Unmarshal([]byte(d.OTARequest), &out.Request)
 }
 
-func deviceKey(d Device) string { return d.DeviceID }
+func twinKey(d Device) string { return d.DeviceID }
 
 // ListDevices lists devices in scope.
 func (a api) ListDevices(
 	ctx context.Context, req edgeapi.ListDevicesRequestObject,
 ) (edgeapi.ListDevicesResponseObject, error) {
-	out, next, err := list.Rows(
-		ctx,
-		req.Params.Limit,
-		req.Params.Cursor,
-		100,
-		func(after string, limit int) ([]Device, error) {
-			return a.s.Devices(ctx, value(req.Params.SiteId), after, limit)
-		},
-		deviceKey,
-		apiDevice,
-	)
+	q := req.Params
+	var order list.Order
+	out, next, err := list.Rows(ctx, q.Limit, q.Cursor, 100, func(after string, limit int) (all []Device, err error) {
+		all, order, err = a.s.Devices(ctx, DeviceFilter{
+			SiteID: value(q.SiteId),
+			Text:   value(q.Q),
+			Sort:   string(value(q.Sort)),
+			After:  after,
+			Limit:  limit,
+		})
+		return all, err
+	}, func(d Device) string { return deviceKey(order, d) }, apiDevice)
 	return edgeapi.ListDevices200JSONResponse{
 		Body:    out,
 		Headers: edgeapi.ListDevices200ResponseHeaders{Link: next},
@@ -165,9 +166,9 @@ func (a api) ListTwins(
 		req.Params.Cursor,
 		100,
 		func(after string, limit int) ([]Device, error) {
-			return a.s.Devices(ctx, value(req.Params.SiteId), after, limit)
+			return a.s.Twins(ctx, value(req.Params.SiteId), after, limit)
 		},
-		deviceKey,
+		twinKey,
 		apiTwin,
 	)
 	return edgeapi.ListTwins200JSONResponse{Body: out, Headers: edgeapi.ListTwins200ResponseHeaders{Link: next}}, err
@@ -186,9 +187,9 @@ func (a api) ListAgentTwins(
 		req.Params.Cursor,
 		100,
 		func(after string, limit int) ([]Device, error) {
-			return a.s.Devices(ctx, callerFrom(ctx).SiteID, after, limit)
+			return a.s.Twins(ctx, callerFrom(ctx).SiteID, after, limit)
 		},
-		deviceKey,
+		twinKey,
 		apiTwin,
 	)
 	return edgeapi.ListAgentTwins200JSONResponse{

@@ -51,11 +51,12 @@ func (a api) ListEvents(
 	ctx context.Context, req edgeapi.ListEventsRequestObject,
 ) (edgeapi.ListEventsResponseObject, error) {
 	q := req.Params
-	out, next, err := list.Down(ctx, q.Limit, q.Cursor, 100, func(before int64, limit int) ([]Event, error) {
+	out, next, err := list.DownExamined(ctx, q.Limit, q.Cursor, 100, func(before int64, limit int) ([]Event, int64, error) {
 		return a.s.Events(ctx, EventFilter{
 			SiteID:  value(q.SiteId),
 			Minutes: value(q.Minutes),
 			Topic:   value(q.Topic),
+			Text:    value(q.Q),
 			Before:  before,
 			Limit:   limit,
 		})

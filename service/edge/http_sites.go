@@ -59,17 +59,18 @@ func (a api) Enroll(ctx context.Context, req edgeapi.EnrollRequestObject) (edgea
 func (a api) ListSites(
 	ctx context.Context, req edgeapi.ListSitesRequestObject,
 ) (edgeapi.ListSitesResponseObject, error) {
-	out, next, err := list.Rows(
-		ctx,
-		req.Params.Limit,
-		req.Params.Cursor,
-		100,
-		func(after string, limit int) ([]Site, error) {
-			return a.s.Sites(ctx, string(value(req.Params.Status)), after, limit)
-		},
-		func(s Site) string { return s.ID },
-		apiSite,
-	)
+	q := req.Params
+	var order list.Order
+	out, next, err := list.Rows(ctx, q.Limit, q.Cursor, 100, func(after string, limit int) (sites []Site, err error) {
+		sites, order, err = a.s.Sites(ctx, SiteFilter{
+			Status: string(value(q.Status)),
+			Text:   value(q.Q),
+			Sort:   string(value(q.Sort)),
+			After:  after,
+			Limit:  limit,
+		})
+		return sites, err
+	}, func(s Site) string { return siteKey(order, s) }, apiSite)
 	return edgeapi.ListSites200JSONResponse{Body: out, Headers: edgeapi.ListSites200ResponseHeaders{Link: next}}, err
 }
 

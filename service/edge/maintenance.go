@@ -9,6 +9,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/jobs"
 	"github.com/mainstay-infra/mainstay/service/edge/delivery"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
+	"github.com/mainstay-infra/mainstay/service/edge/topicmap"
 )
 
 // Limits of what is kept. The retention of events is configured, and the audit log is kept forever.
@@ -32,7 +33,7 @@ func (s *Service) expire(ctx context.Context) error {
 			"(SELECT value - ? FROM counters WHERE name = 'activity') ORDER BY seq LIMIT ?)",
 		keepActivity,
 	)
-	errs = append(errs, err, s.alerts.Expire(ctx, now.Add(-keepResolved)))
+	errs = append(errs, err, topicmap.Expire(ctx, s.db, retentionPage), s.alerts.Expire(ctx, now.Add(-keepResolved)))
 	errs = append(errs, delivery.Minutes.DeleteBefore(ctx, s.db, now.Add(-keepRouteMinutes)))
 	_, err = jobs.DeleteFinished(ctx, s.db, now.Add(-keepFinishedJobs), retentionPage)
 	return errors.Join(append(errs, err)...)

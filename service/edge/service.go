@@ -34,6 +34,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 	"github.com/mainstay-infra/mainstay/service/edge/delivery"
+	"github.com/mainstay-infra/mainstay/service/edge/topicmap"
 )
 
 //go:embed migrations/*.sql
@@ -72,6 +73,7 @@ type Service struct {
 
 	tokens     tokenCache
 	routing    routing
+	topics     *topicmap.Map
 	ingest     *db.Batcher[*Event, bool]
 	heartbeats *db.Batcher[Heartbeat, HeartbeatReply]
 	otaReports *db.Batcher[otaReport, otaReported]
@@ -136,6 +138,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 		}
 	}
 	s.tokens.enabled = s.db.Engine() == db.SQLite // no other process writes to the file
+	s.topics = topicmap.New()
 	s.ingest = db.NewBatcher(s.db, 1000, s.writeEvents)
 	s.heartbeats = db.NewBatcher(s.db, 500, s.writeHeartbeats)
 	s.otaReports = db.NewBatcher(s.db, 200, s.writeOTAReports)
@@ -303,6 +306,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer stopServing()
 
 	work.Go(func() { routine.Keep(ctx, s.log, "delivery", s.delivery.Run) })
+	work.Go(func() { routine.Keep(ctx, s.log, "search", s.describeOld) })
 	var jobsErr error
 	work.Go(func() { routine.Keep(ctx, s.log, "jobs", func(ctx context.Context) { jobsErr = s.jobs.Run(ctx) }) })
 	for _, p := range []jobs.Periodic{

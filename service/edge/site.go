@@ -5,11 +5,13 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/list"
 	"github.com/mainstay-infra/mainstay/kit/pki"
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/kit/text"
@@ -38,7 +40,10 @@ type Site struct {
 	EnrolledAt   db.Time `db:"enrolled_at"`
 	CertSerial   string  `db:"cert_serial"`
 	CertNotAfter db.Time `db:"cert_not_after"`
+	Search       string  `db:"search"` // what a search looks at (searchText)
 }
+
+func (s *Site) searchText() string { return searchText(s.Labels.V, s.ID, s.Name) }
 
 // Enrollment is the result of an enrollment.
 type Enrollment struct {
@@ -86,6 +91,7 @@ func (s *Service) Enroll(ctx context.Context, req EnrollRequest) (Enrollment, er
 	now := db.At(s.now())
 	e := Enrollment{Site: Site{ID: newID(), OrgID: orgID, Name: req.Name, Status: siteOnline, Version: req.Version,
 		Labels: Labels{V: req.Labels}, LastSeenAt: now, EnrolledAt: now}}
+	e.Site.Search = e.Site.searchText()
 	err = s.db.Update(ctx, func(tx *db.Tx) (err error) {
 		if counted {
 			if err := s.useEnrollmentToken(ctx, tx, auth.HashToken(req.EnrollmentToken)); err != nil {
@@ -160,17 +166,49 @@ func (s *Service) siteLine(site Site, level, action, message string) Activity {
 	}
 }
 
-// Sites lists sites in scope after the given id; an empty status means all.
-func (s *Service) Sites(ctx context.Context, status, after string, limit int) ([]Site, error) {
-	where, args := callerFrom(ctx).scope().SQL()
-	if status != "" {
-		where, args = where+" AND status = ?", append(args, status)
+// SiteFilter selects sites; zero fields select all.
+type SiteFilter struct {
+	Status string
+	Text   string // must be contained in the id, the name or a label (key=value), ignoring case
+	Sort   string // as the contract has it; empty: by id, which is the order of enrollment
+	After  string // the key of the last site of the previous page
+	Limit  int
+}
+
+var siteSorts = list.Sorts{List: "sites", Unique: "id", Usual: "id", By: map[string]list.Column{
+	"id": {Name: "id"}, "name": {Name: "name"}, "status": {Name: "status"},
+	"last_seen_at": {Name: "last_seen_at", Number: true},
+}}
+
+// siteKey returns the key of a site in a list.
+func siteKey(order list.Order, site Site) string {
+	value := ""
+	switch order.Word() {
+	case "name":
+		value = site.Name
+	case "status":
+		value = site.Status
+	case "last_seen_at":
+		value = strconv.FormatInt(site.LastSeenAt.UnixMicro(), 10)
+	}
+	return order.Key(value, site.ID)
+}
+
+// Sites lists sites in scope.
+func (s *Service) Sites(ctx context.Context, f SiteFilter) ([]Site, list.Order, error) {
+	return s.sites(ctx, s.db, f)
+}
+
+func (s *Service) sites(ctx context.Context, q db.Querier, f SiteFilter) ([]Site, list.Order, error) {
+	scope := callerFrom(ctx).scope()
+	if f.Status != "" {
+		scope = scope.And("status = ?", f.Status)
 	}
 	sites := []Site{}
-	err := s.db.Select(
-		ctx, &sites, "SELECT * FROM sites WHERE "+where+" AND id > ? ORDER BY id LIMIT ?",
-		append(args, after, limit)...)
-	return sites, err
+	order, err := search{
+		table: "sites", id: "id", sorts: siteSorts, scope: scope, text: f.Text, sort: f.Sort, after: f.After, limit: f.Limit,
+	}.read(ctx, q, &sites)
+	return sites, order, err
 }
 
 // Site returns one site in scope.
@@ -234,7 +272,8 @@ func (s *Service) PatchSite(ctx context.Context, id string, name *string, labels
 			return err
 		}
 		if _, err := tx.Exec(
-			ctx, "UPDATE sites SET name = ?, labels = ? WHERE id = ?", site.Name, site.Labels, id,
+			ctx, "UPDATE sites SET name = ?, labels = ?, search = ? WHERE id = ?", site.Name, site.Labels,
+			site.searchText(), id,
 		); err != nil {
 			return err
 		}

@@ -3296,8 +3296,12 @@ export interface operations {
                 cursor?: components["parameters"]["Cursor"];
                 /** @description Items a page */
                 limit?: components["parameters"]["Limit"];
+                /** @description Text in the id, the name, the model or a label (`key=value`), whatever its case */
+                q?: string;
                 /** @description Only what concerns this site */
                 site_id?: components["parameters"]["SiteFilter"];
+                /** @description The order; a dash before it means descending */
+                sort?: "device_id" | "-device_id" | "name" | "-name" | "last_seen_at" | "-last_seen_at";
             };
             header?: never;
             path?: never;
@@ -3582,9 +3586,11 @@ export interface operations {
                 limit?: components["parameters"]["Limit"];
                 /** @description Only events received in the last so many minutes */
                 minutes?: number;
+                /** @description Text in the topic, whatever the case of its ASCII letters */
+                q?: string;
                 /** @description Only what concerns this site */
                 site_id?: components["parameters"]["SiteFilter"];
-                /** @description A topic pattern */
+                /** @description A topic pattern, in which `*` matches any characters */
                 topic?: string;
             };
             header?: never;
@@ -3593,7 +3599,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page of events */
+            /** @description A page of events. A search reads a bounded number of events for a page: if the page is short or empty and has a `Link`, older events may match */
             200: {
                 headers: {
                     Link: components["headers"]["Link"];
@@ -4381,6 +4387,10 @@ export interface operations {
                 cursor?: components["parameters"]["Cursor"];
                 /** @description Items a page */
                 limit?: components["parameters"]["Limit"];
+                /** @description Text in the id, the name or a label (`key=value`), whatever its case */
+                q?: string;
+                /** @description The order; a dash before it means descending */
+                sort?: "id" | "-id" | "name" | "-name" | "status" | "-status" | "last_seen_at" | "-last_seen_at";
                 status?: components["schemas"]["SiteStatus"];
             };
             header?: never;
@@ -4389,7 +4399,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page of sites, oldest first */
+            /** @description A page of sites, oldest first unless `sort` says otherwise */
             200: {
                 headers: {
                     Link: components["headers"]["Link"];
