@@ -6,6 +6,7 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/contexts"
 	"github.com/mainstay-infra/mainstay/cli/edge"
 	"github.com/mainstay-infra/mainstay/cli/lb"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
@@ -27,6 +28,8 @@ Exit codes:
 "mainstay vm exec" exits with the code of the program in the guest, 126 if it cannot be executed, 127 if it does not
 exist, 128 and the signal's number if a signal ended it, and 125 if it was not run at all.`,
 		Example: "  mainstay dev\n  mainstay edge overview",
+		RunE:    verb.Subcommands,
+		Args:    cobra.ArbitraryArgs,
 		// Main prints errors itself; the usage text would push them off the screen.
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -49,16 +49,17 @@ func TestAnAnswerOfSomethingElseIsNoCrash(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		h    http.HandlerFunc
+		code int
 		want string
 	}{
-		"a proxy's error page": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<h1>oops</h1>", 502) }, "the server answered 502 Bad Gateway"},
-		"a web page":           {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<h1>hi</h1>")) }, "not as the API's contract says"},
+		"a proxy's error page": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<h1>oops</h1>", 502) }, 5, "the server answered 502 Bad Gateway"},
+		"a web page":           {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<h1>hi</h1>")) }, 1, "not as the API's contract says"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := httptest.NewServer(tt.h)
 			defer s.Close()
-			if got := (run{server: s.URL}).do(t, "site", "list"); got.code != 1 || !strings.Contains(got.err, tt.want) {
+			if got := (run{server: s.URL}).do(t, "site", "list"); got.code != tt.code || !strings.Contains(got.err, tt.want) {
 				t.Errorf("%d %s", got.code, got.err)
 			}
 		})
@@ -69,7 +70,7 @@ func TestNoServerAndASlowServerAreToldApart(t *testing.T) {
 	t.Parallel()
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
-	if got := (run{server: gone.URL}).do(t, "whoami"); got.code != 1 ||
+	if got := (run{server: gone.URL}).do(t, "whoami"); got.code != 5 ||
 		!strings.Contains(got.err, "connection refused\nhint: is the server running? start it with 'mainstay dev'") {
 		t.Errorf("%d %s", got.code, got.err)
 	}
@@ -77,7 +78,7 @@ func TestNoServerAndASlowServerAreToldApart(t *testing.T) {
 	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	defer slow.Close()
 	defer close(release)
-	if got := (run{server: slow.URL}).do(t, "whoami", "--timeout", (20 * time.Millisecond).String()); got.code != 1 ||
+	if got := (run{server: slow.URL}).do(t, "whoami", "--timeout", (20 * time.Millisecond).String()); got.code != 5 ||
 		!strings.Contains(got.err, "--timeout allows for more") {
 		t.Errorf("%d %s", got.code, got.err)
 	}
@@ -101,9 +102,9 @@ func TestAWrongCommandLineExitsWith2AndSaysWhatToDo(t *testing.T) {
 	for line, want := range map[string]string{
 		"site get":                               "ID is missing",
 		"site get a b":                           `unexpected argument "b"`,
-		"site lst":                               "did you mean get or list?",
+		"site lst":                               "did you mean list?",
 		"site list --nope":                       "see 'mainstay edge site list --help'",
-		"site list -o xml":                       "must be table, json, yaml",
+		"site list -o xml":                       "must be table, wide, json, yaml, name",
 		"site list --server nonsense":            "--server must be a URL",
 		"site label s1 novalue":                  "must be KEY=VALUE",
 		"site enroll x --cert-out y":             "--cert-out takes --csr",

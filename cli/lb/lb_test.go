@@ -232,7 +232,7 @@ func TestErrorsSayWhatToDoNext(t *testing.T) {
 	for status, want := range map[int]struct {
 		code int
 		hint string
-	}{401: {exit.Denied, "LB_API_KEY"}, 403: {exit.Denied, "read-only"}, 404: {exit.NotFound, "lb backends"}, 503: {exit.Failure, "lb node"}} {
+	}{401: {exit.Denied, "LB_API_KEY"}, 403: {exit.Denied, "read-only"}, 404: {exit.NotFound, "lb backends"}, 503: {exit.Unavailable, "lb node"}} {
 		_, err := run(t, client.Environment{}, "drain", "3", "--server", serve(t, answers(status)).url)
 		if exit.Code(err) != want.code || !strings.Contains(exit.Hint(err), want.hint) ||
 			!strings.Contains(err.Error(), "the reason (code x, request id r1)") {

@@ -23,20 +23,31 @@ type Request[A any] func(ctx context.Context, c *Call[A]) (*http.Response, error
 
 // Group returns a command that only holds others.
 func Group(use, short, example string, aliases ...string) *cobra.Command {
-	return &cobra.Command{
-		Use: use, Short: short, Example: example, Aliases: aliases, SuggestionsMinimumDistance: 2,
-		// Without this, a mistyped command would show the help and exit with 0.
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			err := exit.Usagef("unknown command %q for %q", args[0], cmd.CommandPath())
-			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				return exit.Hinted(err, fmt.Sprintf("did you mean %s?", strings.Join(near, " or ")))
-			}
-			return err
-		},
+	return &cobra.Command{Use: use, Short: short, Example: example, Aliases: aliases, RunE: Subcommands}
+}
+
+// Subcommands runs a command that only holds others. Without it, a mistyped command would show the help
+// and exit with 0.
+func Subcommands(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
 	}
+	err := exit.Usagef("unknown command %q for %q", args[0], cmd.CommandPath())
+	if near := suggestions(cmd, args[0]); len(near) > 0 {
+		return exit.Hinted(err, fmt.Sprintf("did you mean %s?", strings.Join(near, " or ")))
+	}
+	return err
+}
+
+// suggestions returns the names of commands that are so close to a mistyped one that it is probably one
+// of them: in a short word, two other letters make another word.
+func suggestions(cmd *cobra.Command, typed string) []string {
+	const long = 5
+	cmd.SuggestionsMinimumDistance = 1
+	if len(typed) >= long {
+		cmd.SuggestionsMinimumDistance = 2
+	}
+	return cmd.SuggestionsFor(typed)
 }
 
 // Command returns a command that runs f.

@@ -45,10 +45,10 @@ func TestNoDaemonASlowOneAndAnotherServerAreToldApart(t *testing.T) {
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
 	got := daemontest.Run{URL: gone.URL}.Do(t, t.Context(), "vm", "list")
-	if got.Code != 1 ||
+	if got.Code != 5 ||
 		!strings.Contains(
 			got.Err,
-			"connection refused\nhint: is the server running? start it with 'mainstay dev' or 'mainstay serve hypervisor', or name another with --url",
+			"connection refused\nhint: is the server running? start it with 'mainstay dev' or 'mainstay serve hypervisor', or name another with --server",
 		) {
 		t.Errorf("%d %s", got.Code, got.Err)
 	}
@@ -59,7 +59,7 @@ func TestNoDaemonASlowOneAndAnotherServerAreToldApart(t *testing.T) {
 	got = daemontest.Run{
 		URL: slow.URL,
 	}.Do(t, t.Context(), "vm", "whoami", "--timeout", (20 * time.Millisecond).String())
-	if got.Code != 1 || !strings.Contains(got.Err, "--timeout allows for more") {
+	if got.Code != 5 || !strings.Contains(got.Err, "--timeout allows for more") {
 		t.Errorf("%d %s", got.Code, got.Err)
 	}
 	page := httptest.NewServer(
@@ -67,7 +67,7 @@ func TestNoDaemonASlowOneAndAnotherServerAreToldApart(t *testing.T) {
 	)
 	defer page.Close()
 	got = daemontest.Run{URL: page.URL}.Do(t, t.Context(), "image", "list")
-	if got.Code != 1 || !strings.Contains(got.Err, "is --url the hypervisor daemon") {
+	if got.Code != 1 || !strings.Contains(got.Err, "is --server the hypervisor daemon") {
 		t.Errorf("%d %s", got.Code, got.Err)
 	}
 }
@@ -83,6 +83,7 @@ func TestAWrongCommandLineExitsWith2AndAsksNobody(t *testing.T) {
 		"vm stars x":                      "did you mean start",
 		"vm list --limit 0":               "--limit must be at least 1",
 		"vm list --url nonsense":          "--url must be a URL",
+		"vm list --server nonsense":       "--server must be a URL",
 		"vm create":                       "NAME is missing",
 		"vm create x --memory 2X":         "must be a size",
 		"vm create x --memory 1K":         "must be a whole number of MiB",
@@ -166,7 +167,7 @@ func TestAFailedVMOfARunIsRemovedUnlessItIsKept(t *testing.T) {
 		},
 	)
 	got := daemontest.Run{URL: s.URL}.Do(t, t.Context(), "vm", "run", "demo")
-	if got.Code != 1 || !strings.Contains(got.Err, "no QEMU") || s.Called() != "CreateVM StartVM DeleteVM" {
+	if got.Code != 5 || !strings.Contains(got.Err, "no QEMU") || s.Called() != "CreateVM StartVM DeleteVM" {
 		t.Errorf("%d %s; called %s", got.Code, got.Err, s.Called())
 	}
 	if body := s.Requests()[0].Body; !strings.Contains(body, `"name":"demo-`) {
