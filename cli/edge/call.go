@@ -21,7 +21,7 @@ var Service = client.Service{
 
 var api = verb.API[*edgeapi.Client]{
 	Service: &Service, New: edgeapi.NewClient, BasePath: edgeapi.BasePath, Default: "http://127.0.0.1:8080",
-	ServerEnv: []string{"EDGE_SERVER"}, TokenEnv: []string{"EDGE_TOKEN"},
+	ServerEnv: []string{"EDGE_SERVER"}, TokenEnv: []string{"EDGE_TOKEN"}, Kinds: kinds,
 }
 
 // errNoAgentToken is the error for an agent's command without a token. The admin's would be useless.

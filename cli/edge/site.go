@@ -19,14 +19,14 @@ func (s *session) sites() *cobra.Command {
 	cmd.AddCommand(
 		s.siteList(),
 		s.show(
-			"site", "site",
+			"site", "SITE", "site",
 			func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetSite(ctx, c.Args[0]) },
 		),
 		s.siteEnroll(),
 		s.siteLabel(),
 		s.siteRename(),
 		s.siteRevoke(),
-		s.delete("site", "site", " with its devices", func(ctx context.Context, c *call) (*http.Response, error) {
+		s.delete("site", "SITE", "site", " with its devices", func(ctx context.Context, c *call) (*http.Response, error) {
 			return c.API.DeleteSite(ctx, c.Args[0])
 		}),
 	)
@@ -56,8 +56,8 @@ func (s *session) siteList() *cobra.Command {
 
 func (s *session) siteRename() *cobra.Command {
 	return s.Object(verb.Verb{
-		Use: "rename ID NAME", Short: "Give a site another name",
-		Example: "  mainstay edge site rename ID plant-8",
+		Use: "rename SITE NAME", Short: "Give a site another name",
+		Example: "  mainstay edge site rename SITE plant-8",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
 		return c.API.PatchSite(ctx, c.Args[0], edgeapi.SitePatch{Name: &c.Args[1]})
 	})
@@ -65,9 +65,9 @@ func (s *session) siteRename() *cobra.Command {
 
 func (s *session) siteRevoke() *cobra.Command {
 	return s.Remove(verb.Verb{
-		Use: "revoke ID", Short: "Shut a site out for good",
+		Use: "revoke SITE", Short: "Shut a site out for good",
 		Long:    "Shut a site out for good: its token stops at once and its certificates enter the revocation list.",
-		Example: "  mainstay edge site revoke ID\n  mainstay edge site revoke ID --yes",
+		Example: "  mainstay edge site revoke SITE\n  mainstay edge site revoke SITE --yes",
 	}, "Revoke site %s for good?", "Revoked site %s.", func(ctx context.Context, c *call) (*http.Response, error) {
 		return c.API.RevokeSite(ctx, c.Args[0])
 	})

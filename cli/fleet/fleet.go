@@ -23,12 +23,13 @@ func New(env client.Environment) *cobra.Command {
 		"fleet", "Hosts with hypervisor daemons, together: nodes, placement, VMs",
 		"  mainstay fleet nodes\n  mainstay fleet create web --image debian-12 --selector disk=nvme\n  mainstay fleet vms",
 	)
-	cmd.Long = `Hosts with hypervisor daemons, together: --url is the daemon that is their registry.
+	cmd.Long = `Hosts with hypervisor daemons, together: --server is the daemon that is their registry.
 
 ` + daemon.TokenHelp
 	s := commands{daemon.NewSession(env, cmd)}
 	cmd.AddCommand(
 		s.nodes(), s.node(), s.cordon(), s.uncordon(), s.capacity(), s.vms(), s.create(), s.delete(), s.deregister(),
 	)
+	s.Complete(cmd)
 	return cmd
 }

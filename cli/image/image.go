@@ -31,7 +31,7 @@ func New(env client.Environment) *cobra.Command {
 		"images",
 	)
 	cmd.Long = `Images of virtual machines: disks, kernels with an initial RAM disk, and root file systems of sandboxes, on the host
-whose hypervisor daemon answers at --url.
+whose hypervisor daemon answers at --server.
 
 ` + daemon.TokenHelp
 	s := commands{daemon.NewSession(env, cmd)}
@@ -39,6 +39,7 @@ whose hypervisor daemon answers at --url.
 		s.buildDemo(), s.add(), s.upload(), s.list(), s.show(), s.clone(), s.rename(), s.export(),
 		s.lock(), s.unlock(), s.readOnly(), s.remove(), s.clean(),
 	)
+	s.Complete(cmd)
 	return cmd
 }
 

@@ -14,6 +14,8 @@ type Printer struct {
 	// Terminal means that the output is a terminal, so times are shown relative to now.
 	Terminal bool
 	Now      time.Time
+	// Names returns the names of objects by their IDs, as far as they are known. Nil means that none is.
+	Names func(kind string, ids []string) map[string]string
 }
 
 // NewPrinter returns a Printer. It checks whether w is a terminal.

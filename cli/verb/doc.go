@@ -2,6 +2,7 @@
 // use it, so that all commands have the same flags, lists, confirmations and output.
 //
 //	session.go  the flags that all commands of a noun have; server, token, client
+//	kind.go     names, IDs and completion of what arguments name
 //	verb.go     commands that show, change or remove an object
 //	list.go     commands that list objects, page by page
 //	call.go     one run of a command: requests, output, what was done

@@ -32,6 +32,8 @@ type API[A any] struct {
 	// Token extracts the token from the value of an environment variable or file. Nil means that the
 	// value is the token.
 	Token func(string) string
+	// Kinds are what arguments and flags name, by the placeholder in the Use of a command: "SITE".
+	Kinds map[string]*Kind[A]
 	// Header is sent with every request.
 	Header http.Header
 	// ExpectContinue is how long an upload waits for 100 Continue before it begins; 0: it does not.

@@ -16,6 +16,12 @@ import (
 type Verb struct {
 	Use, Short, Long, Example string
 	Aliases                   []string
+	// Required are flags that must be given. Check says what else is wrong with the command line. Both are
+	// looked at before the server is asked anything.
+	Required []string
+	Check    func(cmd *cobra.Command, args []string) error
+	// Exact refuses the beginning of an ID where an object is named, since something is destroyed.
+	Exact bool
 }
 
 // Request sends the request of a command and returns the results of the generated method.
@@ -56,13 +62,31 @@ func (s *Session[A]) Command(v Verb, f func(ctx context.Context, c *Call[A]) err
 		Use: v.Use, Short: v.Short, Long: v.Long, Example: v.Example, Args: arguments(v.Use),
 		Aliases: append(v.Aliases, otherNames[strings.Fields(v.Use)[0]]...),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := v.check(cmd, args); err != nil {
+				return err
+			}
 			c, err := s.begin(cmd, args)
 			if err != nil {
+				return err
+			}
+			if err := c.resolve(cmd.Context(), v.Exact); err != nil {
 				return err
 			}
 			return f(cmd.Context(), c)
 		},
 	}
+}
+
+func (v *Verb) check(cmd *cobra.Command, args []string) error {
+	for _, name := range v.Required {
+		if !cmd.Flags().Changed(name) {
+			return exit.Usagef("--%s is missing", name)
+		}
+	}
+	if v.Check == nil {
+		return nil
+	}
+	return v.Check(cmd, args)
 }
 
 // otherNames are the short forms of verbs, and the names that they had before.
@@ -82,23 +106,27 @@ func (s *Session[A]) Object(v Verb, r Request[A]) *cobra.Command {
 }
 
 // Change returns a command that changes something and reports it. In sentence, %s stands for the
-// last argument.
+// last argument, as it was typed.
 func (s *Session[A]) Change(v Verb, sentence string, r Request[A]) *cobra.Command {
 	return s.Command(v, func(ctx context.Context, c *Call[A]) error {
 		a, err := c.Send(r(ctx, c))
 		if err != nil {
 			return err
 		}
-		return c.Done(a, sentence, c.Args[len(c.Args)-1])
+		return c.Done(a, sentence, c.Typed[len(c.Typed)-1])
 	})
 }
 
 // Remove returns a command that asks for confirmation before it destroys something. In question and
-// done, %s stands for the last argument.
+// done, %s stands for the last argument, as it was typed.
 func (s *Session[A]) Remove(v Verb, question, done string, r Request[A]) *cobra.Command {
 	var yes bool
+	v.Exact = true
+	v.Check = func(cmd *cobra.Command, args []string) error {
+		return confirmable(cmd, fmt.Sprintf(question, args[len(args)-1]), yes)
+	}
 	cmd := s.Command(v, func(ctx context.Context, c *Call[A]) error {
-		last := c.Args[len(c.Args)-1]
+		last := c.Typed[len(c.Typed)-1]
 		if err := c.Confirm(fmt.Sprintf(question, last), yes); err != nil {
 			return err
 		}

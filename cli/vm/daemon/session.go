@@ -36,13 +36,14 @@ var Service = client.Service{
 var api = verb.API[*hypervisorapi.Client]{
 	Service: &Service, New: hypervisorapi.NewClient, BasePath: hypervisorapi.BasePath, Default: "http://127.0.0.1:7070",
 	ServerEnv: []string{"HYPERVISOR_SERVER", "HYPERVISOR_URL"}, TokenEnv: []string{"HYPERVISOR_TOKEN"},
-	OldServerFlag: "url", ExpectContinue: patienceWithBody,
+	OldServerFlag: "url", Kinds: kinds, ExpectContinue: patienceWithBody,
 }
 
 type (
-	// Session holds the flags of the commands, and Call is one run of one.
+	// Session holds the flags of the commands.
 	Session = verb.Session[*hypervisorapi.Client]
-	Call    = verb.Call[*hypervisorapi.Client]
+	// Call is one run of a command.
+	Call = verb.Call[*hypervisorapi.Client]
 	// Request sends the request of a command.
 	Request = verb.Request[*hypervisorapi.Client]
 	// Answer is a successful response.
