@@ -13,7 +13,7 @@ import (
 
 func (s *session) campaigns() *cobra.Command {
 	cmd := verb.Group(
-		"campaign", "Campaigns: staged updates of many devices", "  mainstay edge campaign watch CAMPAIGN", "campaigns",
+		"campaign", "Campaigns: staged updates of many devices", "  mainstay edge campaign watch fw-2.1", "campaigns",
 	)
 	cmd.AddCommand(
 		s.campaignList(),
@@ -87,7 +87,7 @@ func (s *session) campaignDevices() *cobra.Command {
 	var outcome string
 	cmd := verb.List(s.Session, verb.Verb{
 		Use: "devices CAMPAIGN", Short: "List a campaign's devices with stage and outcome, in rollout order",
-		Example: "  mainstay edge campaign devices CAMPAIGN --outcome failed",
+		Example: "  mainstay edge campaign devices fw-2.1 --outcome failed",
 	}, output.Columns[edgeapi.CampaignDevice]{
 		Heads: []string{"DEVICE", "SITE", "STAGE", "OUTCOME", "MESSAGE"},
 		Row: func(v edgeapi.CampaignDevice) []any {

@@ -21,7 +21,7 @@ func (s *session) campaignWatch() *cobra.Command {
 		Long: `Follow a campaign until it ends: bars by outcome on a terminal, else a line whenever something changed.
 
 Exits with 1 when the campaign was aborted. With --output json or yaml only the last state is printed.`,
-		Example: "  mainstay edge campaign watch CAMPAIGN\n  mainstay edge campaign watch CAMPAIGN --interval 10s > campaign.log",
+		Example: "  mainstay edge campaign watch fw-2.1\n  mainstay edge campaign watch fw-2.1 --interval 10s > campaign.log",
 	}, func(ctx context.Context, c *call) error {
 		show := watcher(c)
 		for {

@@ -148,7 +148,7 @@ func (s *session) deploymentUpdate() *cobra.Command {
 		Check:   d.valid,
 		Use:     "update DEPLOYMENT",
 		Short:   "Change image or version, start or stop it; what no flag names stays",
-		Example: "  mainstay edge deployment update DEPLOYMENT --image docker.io/library/nginx:1.30 --version 1.30\n  mainstay edge deployment update DEPLOYMENT --state stopped",
+		Example: "  mainstay edge deployment update web --image docker.io/library/nginx:1.30 --version 1.30\n  mainstay edge deployment update web --state stopped",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
 		ports, err := parsePorts(d.ports)
 		if err != nil {

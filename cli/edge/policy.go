@@ -88,7 +88,7 @@ func (s *session) policyUpdate() *cobra.Command {
 	cmd := s.Object(verb.Verb{
 		Use:     "update POLICY",
 		Short:   "Change a policy pack; what no flag names stays",
-		Example: "  mainstay edge policy update POLICY --image 'registry.example.com/*'\n  mainstay edge policy update POLICY --enabled=false",
+		Example: "  mainstay edge policy update base --image 'registry.example.com/*'\n  mainstay edge policy update base --enabled=false",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
 		return c.API.PatchPolicyPack(ctx, c.Args[0], edgeapi.PolicyPackPatch{Name: verb.Given(c, "name", name),
 			AllowedImages: verb.Given(c, "image", images), Enabled: verb.Given(c, "enabled", enabled)})

@@ -105,7 +105,7 @@ func (s *session) routeUpdate() *cobra.Command {
 	var f routeFlags
 	cmd := s.Object(verb.Verb{
 		Use: "update ROUTE", Short: "Change a route; what no flag names stays",
-		Example: "  mainstay edge route update ROUTE --url https://hooks.example.com/v2 --retry-max 10",
+		Example: "  mainstay edge route update alarms --url https://hooks.example.com/v2 --retry-max 10",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
 		return c.API.PatchRoute(ctx, c.Args[0], edgeapi.RoutePatch{
 			Name:           verb.Given(c, "name", f.name),

@@ -13,7 +13,7 @@ import (
 
 func (s *session) sites() *cobra.Command {
 	cmd := verb.Group(
-		"site", "Sites: enroll, list, label, revoke",
+		"site", "Sites: enroll, list, label, update, revoke",
 		"  mainstay edge site list\n  mainstay edge site enroll plant-7", "sites",
 	)
 	cmd.AddCommand(
@@ -24,7 +24,8 @@ func (s *session) sites() *cobra.Command {
 		),
 		s.siteEnroll(),
 		s.siteLabel(),
-		s.siteRename(),
+		s.siteUpdate(),
+		verb.Old("rename SITE NAME", s.siteRename()),
 		s.siteRevoke(),
 		s.delete("site", "SITE", "site", " with its devices", func(ctx context.Context, c *call) (*http.Response, error) {
 			return c.API.DeleteSite(ctx, c.Args[0])
@@ -54,10 +55,23 @@ func (s *session) siteList() *cobra.Command {
 	return cmd
 }
 
+func (s *session) siteUpdate() *cobra.Command {
+	var name string
+	cmd := s.Object(verb.Verb{
+		Use: "update SITE", Short: "Change a site's name", Required: []string{"name"},
+		Example: "  mainstay edge site update plant-7 --name plant-8",
+	}, func(ctx context.Context, c *call) (*http.Response, error) {
+		return c.API.PatchSite(ctx, c.Args[0], edgeapi.SitePatch{Name: &name})
+	})
+	cmd.Flags().StringVar(&name, "name", "", "another name (required)")
+	return cmd
+}
+
+// siteRename is what update was before.
 func (s *session) siteRename() *cobra.Command {
 	return s.Object(verb.Verb{
 		Use: "rename SITE NAME", Short: "Give a site another name",
-		Example: "  mainstay edge site rename SITE plant-8",
+		Example: "  mainstay edge site update plant-7 --name plant-8",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
 		return c.API.PatchSite(ctx, c.Args[0], edgeapi.SitePatch{Name: &c.Args[1]})
 	})
@@ -67,7 +81,7 @@ func (s *session) siteRevoke() *cobra.Command {
 	return s.Remove(verb.Verb{
 		Use: "revoke SITE", Short: "Shut a site out for good",
 		Long:    "Shut a site out for good: its token stops at once and its certificates enter the revocation list.",
-		Example: "  mainstay edge site revoke SITE\n  mainstay edge site revoke SITE --yes",
+		Example: "  mainstay edge site revoke plant-7\n  mainstay edge site revoke plant-7 --yes",
 	}, "Revoke site %s for good?", "Revoked site %s.", func(ctx context.Context, c *call) (*http.Response, error) {
 		return c.API.RevokeSite(ctx, c.Args[0])
 	})

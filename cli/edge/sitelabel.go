@@ -20,7 +20,7 @@ func (s *session) siteLabel() *cobra.Command {
 
 The API replaces all labels at once, so this reads them first: of two people who label the same site in the same
 moment, one may undo the other's change.`,
-		Example: "  mainstay edge site label SITE region=eu tier=gold\n  mainstay edge site label SITE tier-",
+		Example: "  mainstay edge site label plant-7 region=eu tier=gold\n  mainstay edge site label plant-7 tier-",
 		Check: func(_ *cobra.Command, args []string) error {
 			_, err := labelChange(args[1:])
 			return err

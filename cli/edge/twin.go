@@ -12,7 +12,7 @@ import (
 )
 
 func (s *session) twins() *cobra.Command {
-	cmd := verb.Group("twin", "Device twins: desired and reported state", "  mainstay edge twin show DEVICE", "twins")
+	cmd := verb.Group("twin", "Device twins: desired and reported state", "  mainstay edge twin show pump-1", "twins")
 	cmd.AddCommand(
 		s.twinList(),
 		s.show(
@@ -54,12 +54,12 @@ func (s *session) twinSet() *cobra.Command {
 	var data, ifMatch string
 	var expected int64
 	cmd := s.Object(verb.Verb{
-		Use: "set DEVICE", Short: "Replace a device's desired state, except its update",
+		Use: "update DEVICE", Aliases: []string{"set"}, Short: "Replace a device's desired state, except its update",
 		Long: `Replace a device's desired state, except "ota", which 'mainstay edge ota request' sets.
 
 --expected-version and --if-match make sure that nobody else has changed it since you read it.`,
-		Example: `  mainstay edge twin set DEVICE --data '{"interval": 30}'
-  mainstay edge twin set DEVICE --data @desired.json --expected-version 4`,
+		Example: `  mainstay edge twin update pump-1 --data '{"interval": 30}'
+  mainstay edge twin update pump-1 --data @desired.json --expected-version 4`,
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
 		desired, err := c.JSON("data", data)
 		if err != nil {

@@ -34,7 +34,7 @@ func (l *List[T]) Page(items []json.RawMessage) error {
 		return nil
 	}
 	switch {
-	case l.p.short():
+	case l.p.Short():
 		for _, item := range items {
 			if err := l.p.one(item); err != nil {
 				return err
@@ -61,7 +61,7 @@ func (l *List[T]) Page(items []json.RawMessage) error {
 func (l *List[T]) Close() error {
 	var err error
 	switch {
-	case l.p.short():
+	case l.p.Short():
 	case l.p.Format == JSON && l.begun:
 		_, err = io.WriteString(l.p.Out, "\n]\n")
 	case !l.p.Style.People() && !l.begun:

@@ -31,7 +31,7 @@ func (p *Printer) Object(raw []byte) error {
 // ObjectAs writes one object. table writes it in table format.
 func (p *Printer) ObjectAs(raw []byte, table func() error) error {
 	switch {
-	case p.short():
+	case p.Short():
 		return p.one(raw)
 	case p.Format == JSON:
 		return writeJSON(p.Out, raw, "")
@@ -56,7 +56,7 @@ func (p *Printer) Value(v any) error {
 func (p *Printer) Line(raw []byte, line func() string) error {
 	var err error
 	switch {
-	case p.short():
+	case p.Short():
 		err = p.one(raw)
 	case p.Format == JSON:
 		_, err = fmt.Fprintf(p.Out, "%s\n", escapeJSON(raw))

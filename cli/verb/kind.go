@@ -59,16 +59,15 @@ const largestLookup = 20 * largestPage
 // that were made within a minute share their first eight characters. An argument that has the form of
 // an ID is not looked up.
 func (c *Call[A]) ID(ctx context.Context, kind, arg string, exact bool) (string, error) {
-	if uuid.Validate(arg) == nil {
-		return arg, nil
-	}
 	key := [2]string{kind, arg}
 	if id, known := c.found[key]; known {
 		return id, nil
 	}
-	o, err := c.lookUp(ctx, c.api.Kinds[kind], arg, exact)
+	o, err := c.Find(ctx, c.api.Kinds[kind], arg, exact)
 	if err == nil {
 		c.found[key] = o.ID
+	}
+	if o.Name != "" {
 		c.namesOf(kind)[o.ID] = o.Name
 	}
 	return o.ID, err
@@ -82,7 +81,11 @@ func (c *Call[A]) namesOf(kind string) map[string]string {
 	return c.named[kind]
 }
 
-func (c *Call[A]) lookUp(ctx context.Context, k *Kind[A], arg string, exact bool) (Object, error) {
+// Find returns the object that an argument names, as ID does.
+func (c *Call[A]) Find(ctx context.Context, k *Kind[A], arg string, exact bool) (Object, error) {
+	if uuid.Validate(arg) == nil {
+		return Object{ID: arg}, nil
+	}
 	if k.OwnIDs {
 		a, err := c.Send(k.Get(ctx, c, arg))
 		if err == nil {

@@ -39,15 +39,15 @@ func Subcommands(cmd *cobra.Command, args []string) error {
 		return cmd.Help()
 	}
 	err := exit.Usagef("unknown command %q for %q", args[0], cmd.CommandPath())
-	if near := suggestions(cmd, args[0]); len(near) > 0 {
+	if near := Suggestions(cmd, args[0]); len(near) > 0 {
 		return exit.Hinted(err, fmt.Sprintf("did you mean %s?", strings.Join(near, " or ")))
 	}
 	return err
 }
 
-// suggestions returns the names of commands that are so close to a mistyped one that it is probably one
+// Suggestions returns the names of commands that are so close to a mistyped one that it is probably one
 // of them: in a short word, two other letters make another word.
-func suggestions(cmd *cobra.Command, typed string) []string {
+func Suggestions(cmd *cobra.Command, typed string) []string {
 	const long = 5
 	cmd.SuggestionsMinimumDistance = 1
 	if len(typed) >= long {
@@ -92,6 +92,12 @@ func (v *Verb) check(cmd *cobra.Command, args []string) error {
 // otherNames are the short forms of verbs, and the names that they had before.
 var otherNames = map[string][]string{
 	"list": {"ls"}, "show": {"get"}, "delete": {"rm", "remove"},
+}
+
+// Old returns a command under a name that it had before, which the help does not list.
+func Old(use string, cmd *cobra.Command) *cobra.Command {
+	cmd.Use, cmd.Aliases, cmd.Hidden = use, nil, true
+	return cmd
 }
 
 // Object returns a command that prints the object that a request returns.

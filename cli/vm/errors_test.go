@@ -109,8 +109,10 @@ func TestAWrongCommandLineExitsWith2AndAsksNobody(t *testing.T) {
 		"image add x rel.qcow2":           "'mainstay image import' sends a file from here",
 		"image read-only x maybe":         "must be on or off",
 		"image remove x":                  "confirm with --yes",
+		"image update x":                  "give --name or --read-only",
+		"fleet node lst":                  "did you mean list?",
 		"fleet create x --selector y":     "must be KEY=VALUE",
-		"fleet delete h":                  "ID is missing",
+		"fleet delete h":                  "VM is missing",
 	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()

@@ -39,10 +39,14 @@ func (s commands) operations() *cobra.Command {
 				return c.API.ListOperations(ctx, &hypervisorapi.ListOperationsParams{Limit: p.Limit, Cursor: p.Cursor})
 			},
 		),
-		s.Object(verb.Verb{Use: "show OPERATION", Short: "Show one operation", Example: "  mainstay vm operation show OPERATION"},
+		s.Object(
+			verb.Verb{
+				Use: "show OPERATION", Short: "Show one operation", Example: "  mainstay vm operation show OPERATION",
+			},
 			func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
 				return c.API.GetOperation(ctx, c.Args[0], &hypervisorapi.GetOperationParams{})
-			}),
+			},
+		),
 		s.Change(
 			verb.Verb{
 				Use:     "cancel OPERATION",
