@@ -12,7 +12,8 @@ import (
 // Service describes the edge control plane to package client.
 var Service = client.Service{
 	Unit: "edge", Credential: "admin_token",
-	Name: "the edge control plane", Flag: "--server", Start: "'mainstay dev' or 'mainstay serve edge'",
+	Name: "the edge control plane", Kind: "an edge control plane", Title: "Mainstay edge control plane",
+	Flag: "--server", Start: "'mainstay dev' or 'mainstay serve edge'",
 	Hints: map[int]string{
 		http.StatusUnauthorized: "give a token with --token or EDGE_TOKEN; 'mainstay edge login' makes one",
 		http.StatusForbidden:    "'mainstay edge whoami' shows whose token this is",

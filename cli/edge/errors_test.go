@@ -56,7 +56,7 @@ func TestAnAnswerOfSomethingElseIsNoCrash(t *testing.T) {
 		want string
 	}{
 		"a proxy's error page": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<h1>oops</h1>", 502) }, 5, "the server answered 502 Bad Gateway"},
-		"a web page":           {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<h1>hi</h1>")) }, 1, "not as the API's contract says"},
+		"a web page":           {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<h1>hi</h1>")) }, 1, "answers, but is not an edge control plane\nhint: name another server"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -98,6 +98,16 @@ func TestAServerThatIsNotTrustedNeedsItsAuthority(t *testing.T) {
 	}
 	ca := writeFile(t, "ca.pem", pemOf(s.Certificate()))
 	run{server: s.URL}.ok(t, "whoami", "--ca-file", ca)
+}
+
+func TestAServerWithoutTLSIsToldFromAnAbsentOne(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.NotFoundHandler())
+	defer s.Close()
+	server := strings.Replace(s.URL, "http:", "https:", 1)
+	if got := (run{server: server}).do(t, "whoami"); got.code != 1 || !strings.Contains(got.err, "begins with http://") {
+		t.Errorf("%d %s", got.code, got.err)
+	}
 }
 
 func TestAWrongCommandLineExitsWith2AndSaysWhatToDo(t *testing.T) {

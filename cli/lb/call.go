@@ -15,7 +15,8 @@ import (
 // Service describes the load balancer to package client.
 var Service = client.Service{
 	Unit: "lb", Credential: "api_key",
-	Name: "the load balancer", Flag: "--server", Start: "'mainstay serve lb'",
+	Name: "the load balancer", Kind: "a load balancer", Title: "Mainstay load balancer",
+	Flag: "--server", Start: "'mainstay serve lb'",
 	Hints: map[int]string{
 		http.StatusNotFound:           "'mainstay lb backend list' shows what there is",
 		http.StatusUnauthorized:       "give a key with --token, --token-file or LB_API_KEY",

@@ -102,7 +102,7 @@ func (l *List[T]) table(items []json.RawMessage) error {
 	for i, item := range items {
 		var v T
 		if err := json.Unmarshal(item, &v); err != nil {
-			return fmt.Errorf("the answer is not as the API's contract says: %w", err)
+			return BadAnswer(err)
 		}
 		rows[i] = l.columns.Row(v)
 	}

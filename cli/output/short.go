@@ -52,7 +52,7 @@ func (p *Printer) byTemplate(raw []byte) error {
 	decoder.UseNumber() // keep all digits of large numbers
 	var object any
 	if err := decoder.Decode(&object); err != nil {
-		return fmt.Errorf("the answer is not valid JSON: %w", err)
+		return BadAnswer(err)
 	}
 	var b strings.Builder
 	if err := p.template.parsed.Execute(&b, object); err != nil {

@@ -69,10 +69,10 @@ func (s *Session[A]) Command(v Verb, f func(ctx context.Context, c *Call[A]) err
 			if err != nil {
 				return err
 			}
-			if err := c.resolve(cmd.Context(), v.Exact); err != nil {
-				return err
+			if err = c.resolve(cmd.Context(), v.Exact); err == nil {
+				err = f(cmd.Context(), c)
 			}
-			return f(cmd.Context(), c)
+			return c.identify(cmd.Context(), err)
 		},
 	}
 }

@@ -67,7 +67,7 @@ func TestNoDaemonASlowOneAndAnotherServerAreToldApart(t *testing.T) {
 	)
 	defer page.Close()
 	got = daemontest.Run{URL: page.URL}.Do(t, t.Context(), "image", "list")
-	if got.Code != 1 || !strings.Contains(got.Err, "is --server the hypervisor daemon") {
+	if got.Code != 1 || !strings.Contains(got.Err, "answers, but is not a hypervisor daemon") {
 		t.Errorf("%d %s", got.Code, got.Err)
 	}
 }

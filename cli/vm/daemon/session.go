@@ -21,7 +21,8 @@ it is the one that "mainstay dev" leaves in .mainstay/credentials.json below the
 // Service describes the hypervisor daemon to package client.
 var Service = client.Service{
 	Unit: "hypervisor", Credential: "token",
-	Name: "the hypervisor daemon", Flag: "--server", Start: "'mainstay dev' or 'mainstay serve hypervisor'",
+	Name: "the hypervisor daemon", Kind: "a hypervisor daemon", Title: "Mainstay hypervisor",
+	Flag: "--server", Start: "'mainstay dev' or 'mainstay serve hypervisor'",
 	Hints: map[int]string{
 		http.StatusUnauthorized:        "give a token with --token or HYPERVISOR_TOKEN; 'mainstay dev' leaves one in .mainstay/credentials.json",
 		http.StatusForbidden:           "'mainstay vm whoami' shows whose token this is",
