@@ -6,6 +6,7 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/contexts"
 	"github.com/mainstay-infra/mainstay/cli/edge"
 	"github.com/mainstay-infra/mainstay/cli/lb"
+	"github.com/mainstay-infra/mainstay/cli/login"
 	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
@@ -44,6 +45,7 @@ exist, 128 and the signal's number if a signal ended it, and 125 if it was not r
 		n.addTo(root, env)
 	}
 	root.AddCommand(contexts.New(env, &edge.Service, &daemon.Service, &lb.Service))
+	root.AddCommand(login.New(env, edge.Account, daemon.Account, lb.Account)...)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	return root

@@ -15,7 +15,7 @@ var Service = client.Service{
 	Name: "the edge control plane", Kind: "an edge control plane", Title: "Mainstay edge control plane",
 	Flag: "--server", Start: "'mainstay dev' or 'mainstay serve edge'",
 	Hints: map[int]string{
-		http.StatusUnauthorized: "give a token with --token or EDGE_TOKEN; 'mainstay edge login' makes one",
+		http.StatusUnauthorized: "give a token with --token or EDGE_TOKEN; or log in with 'mainstay login edge'",
 		http.StatusForbidden:    "'mainstay edge whoami' shows whose token this is",
 	},
 }

@@ -19,7 +19,7 @@ var Service = client.Service{
 	Flag: "--server", Start: "'mainstay serve lb'",
 	Hints: map[int]string{
 		http.StatusNotFound:           "'mainstay lb backend list' shows what there is",
-		http.StatusUnauthorized:       "give a key with --token, --token-file or LB_API_KEY",
+		http.StatusUnauthorized:       "give a key with --token, --token-file or LB_API_KEY; or log in with 'mainstay login lb'",
 		http.StatusForbidden:          "the key is a read-only one; changes need an admin key",
 		http.StatusServiceUnavailable: "'mainstay lb node' says what is wrong",
 	},

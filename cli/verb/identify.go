@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mainstay-infra/mainstay/cli/client"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
 	"github.com/mainstay-infra/mainstay/kit/rest"
@@ -25,7 +26,7 @@ const (
 // identify returns an error that names the server, if err looks like an answer of another one than the
 // command is for. Otherwise a wrong address would show as an object that does not exist. It asks the
 // server only then.
-func (c *Call[A]) identify(ctx context.Context, err error) error {
+func identify(ctx context.Context, s *client.Service, reach *Access, err error) error {
 	var refusal *rest.Refusal
 	foreign := errors.Is(err, output.ErrAnswer)
 	if errors.As(err, &refusal) {
@@ -40,19 +41,19 @@ func (c *Call[A]) identify(ctx context.Context, err error) error {
 	} else if !foreign {
 		return err
 	}
-	title, known := c.title(ctx)
-	name := c.api.Service.Kind
+	title, known := reach.title(ctx)
+	name := s.Kind
 	switch {
-	case !known || title == c.api.Service.Title:
+	case !known || title == s.Title:
 		return err
 	case strings.HasPrefix(title, ours):
 		return exit.Hinted(
-			fmt.Errorf("%s answers, but is not %s", c.Reach.Server, name),
+			fmt.Errorf("%s answers, but is not %s", reach.Server, name),
 			fmt.Sprintf("it says that it is the %s; name another with --server", output.Escape(strings.TrimPrefix(title, ours))),
 		)
 	case foreign:
 		return exit.Hinted(
-			fmt.Errorf("%s answers, but is not %s", c.Reach.Server, name), "name another server with --server",
+			fmt.Errorf("%s answers, but is not %s", reach.Server, name), "name another server with --server",
 		)
 	}
 	return err
@@ -60,14 +61,14 @@ func (c *Call[A]) identify(ctx context.Context, err error) error {
 
 // title returns the title of the server's contract, or "" if it serves none. known is false if that
 // cannot be told.
-func (c *Call[A]) title(ctx context.Context) (title string, known bool) {
+func (a *Access) title(ctx context.Context) (title string, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, identifyTime)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Reach.Server.JoinPath("openapi.yaml").String(), nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, a.Server.JoinPath("openapi.yaml").String(), nil)
 	if err != nil {
 		return "", false
 	}
-	answer, err := (&http.Client{Transport: c.Reach.Transport}).Do(r) // without the credential
+	answer, err := (&http.Client{Transport: a.Transport}).Do(r) // without the credential
 	if err != nil {
 		return "", false
 	}

@@ -225,12 +225,15 @@ func (a *Access) SetHeaders(h http.Header) {
 
 // Client returns a client whose requests have a time limit; 0 means none.
 func (s *Session[A]) Client(a *Access, timeout time.Duration) (A, error) {
-	return s.api.New(
-		a.Server.String()+s.api.BasePath,
+	return s.api.New(a.Server.String()+s.api.BasePath, a.options(timeout)...)
+}
+
+func (a *Access) options(timeout time.Duration) []rest.Option {
+	return []rest.Option{
 		rest.WithHTTPClient(&http.Client{Transport: a.Transport, Timeout: timeout}),
 		rest.WithEditor(func(_ context.Context, r *http.Request) error {
 			a.SetHeaders(r.Header)
 			return nil
 		}),
-	)
+	}
 }

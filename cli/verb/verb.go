@@ -72,7 +72,7 @@ func (s *Session[A]) Command(v Verb, f func(ctx context.Context, c *Call[A]) err
 			if err = c.resolve(cmd.Context(), v.Exact); err == nil {
 				err = f(cmd.Context(), c)
 			}
-			return c.identify(cmd.Context(), err)
+			return identify(cmd.Context(), s.api.Service, c.Reach, err)
 		},
 	}
 }

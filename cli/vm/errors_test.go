@@ -25,7 +25,7 @@ func TestAnErrorTellsWhatTheDaemonSaidAndWhatToDo(t *testing.T) {
 			"mainstay: no such image (code not_found, request id q)\nhint: 'mainstay image list' shows what there is\n"},
 		{"a limit", "CreateVM", "vm create x", 400, `{"error":"too large","code":"limit","field":"vcpus","limit":"max_vcpus","request_id":"q"}`, 1,
 			"too large (code limit, field vcpus, limit max_vcpus, request id q)"},
-		{"no credentials", "GetMe", "vm whoami", 401, `{"error":"who?","code":"unauthenticated","request_id":"q"}`, 4, "hint: give a token with --token or HYPERVISOR_TOKEN; 'mainstay dev' leaves one in .mainstay/credentials.json"},
+		{"no credentials", "GetMe", "vm whoami", 401, `{"error":"who?","code":"unauthenticated","request_id":"q"}`, 4, "hint: give a token with --token or HYPERVISOR_TOKEN; or log in with 'mainstay login hypervisor'"},
 		{"not permitted", "ListNodes", "fleet nodes", 403, `{"error":"no","code":"denied","request_id":"q"}`, 4, "hint: 'mainstay vm whoami'"},
 		{"controls", "GetHost", "vm host", 401, `{"error":"\u001b[2J","code":"x","request_id":""}`, 4, `\x1b[2J (code x)`},
 	} {

@@ -24,7 +24,7 @@ var Service = client.Service{
 	Name: "the hypervisor daemon", Kind: "a hypervisor daemon", Title: "Mainstay hypervisor",
 	Flag: "--server", Start: "'mainstay dev' or 'mainstay serve hypervisor'",
 	Hints: map[int]string{
-		http.StatusUnauthorized:        "give a token with --token or HYPERVISOR_TOKEN; 'mainstay dev' leaves one in .mainstay/credentials.json",
+		http.StatusUnauthorized:        "give a token with --token or HYPERVISOR_TOKEN; or log in with 'mainstay login hypervisor'",
 		http.StatusForbidden:           "'mainstay vm whoami' shows whose token this is",
 		http.StatusInsufficientStorage: "'mainstay image clean' removes from disk what nothing needs any more",
 		http.StatusGatewayTimeout:      "'mainstay vm ping VM' asks the agent in the guest for an answer",
