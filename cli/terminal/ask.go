@@ -1,8 +1,9 @@
-// Package terminal asks people questions, and switches terminals to the modes that consoles and
-// passwords need.
+// Package terminal asks people questions, shows them how far something is, and switches terminals to the
+// modes that consoles and passwords need.
 //
-//	ask.go  questions and their answers
-//	raw.go  modes of a terminal
+//	ask.go     questions and their answers
+//	status.go  a line that changes below other text
+//	raw.go     modes of a terminal
 //
 // Invariant: a terminal has its mode back when a function has returned, also after Ctrl-C.
 package terminal

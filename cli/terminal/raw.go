@@ -43,3 +43,12 @@ func change(terminal *os.File, edit func(*unix.Termios)) (restore func() error, 
 	}
 	return func() error { return unix.IoctlSetTermios(fd, setTermios, before) }, nil
 }
+
+// columns returns how wide the terminal is, or 0 if that is unknown.
+func columns(terminal *os.File) int {
+	size, err := unix.IoctlGetWinsize(int(terminal.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return int(size.Col)
+}

@@ -14,3 +14,5 @@ func Raw(*os.File) (restore func() error, err error) { return nil, errOther }
 
 // Hidden returns an error.
 func Hidden(*os.File) (restore func() error, err error) { return nil, errOther }
+
+func columns(*os.File) int { return 0 }
