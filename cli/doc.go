@@ -12,6 +12,7 @@
 //	lb/          what asks a running load balancer
 //	vm/, image/, fleet/  the client of the hypervisor daemon
 //	output/      tables, JSON and YAML, for people and for programs
+//	man/         manual pages
 //	exit/        errors with exit codes and hints
 //
 // The commands talk to servers only through the generated clients of api/*. The commands that run

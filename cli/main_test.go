@@ -81,6 +81,9 @@ func TestVersionIsForPeopleAndPrograms(t *testing.T) {
 	if _, out, _ := run(t, nil, "version"); !strings.HasPrefix(out, "mainstay "+telemetry.BuildInfo().Version+"\n") {
 		t.Error(out)
 	}
+	if _, out, _ := run(t, nil, "--version"); out != "mainstay "+telemetry.BuildInfo().Version+"\n" {
+		t.Error(out)
+	}
 	_, out, _ := run(t, nil, "version", "-o", "json")
 	var b telemetry.Build
 	if err := json.Unmarshal([]byte(out), &b); err != nil || b != telemetry.BuildInfo() {

@@ -46,7 +46,7 @@ func (s *Status) Set(line string) {
 		_, _ = fmt.Fprintln(s.w, s.line) // nobody misses a line of a log that cannot be written
 		return
 	}
-	s.draw("")
+	_ = s.draw("") // nor a line of the screen
 }
 
 // Write writes text above the line.
