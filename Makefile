@@ -39,6 +39,21 @@ build: tools web ## Build bin/mainstay, static and with its consoles, and the ag
 	@mkdir -p bin
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
+# Packages install this folder as /usr/share.
+SHARE = bin/share
+
+.PHONY: man
+man: build ## Write the manual pages to bin/share/man
+	rm -rf $(SHARE)/man
+	./bin/mainstay man $(SHARE)/man/man1
+
+.PHONY: completions
+completions: build ## Write the completion files of bash, zsh and fish to bin/share
+	@mkdir -p $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions $(SHARE)/fish/vendor_completions.d
+	./bin/mainstay completion bash >$(SHARE)/bash-completion/completions/mainstay
+	./bin/mainstay completion zsh >$(SHARE)/zsh/site-functions/_mainstay
+	./bin/mainstay completion fish >$(SHARE)/fish/vendor_completions.d/mainstay.fish
+
 .PHONY: run
 run: build ## Build and run all services on this machine, and install what they use (mainstay dev)
 	@./scripts/run-deps.sh

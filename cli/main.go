@@ -45,7 +45,7 @@ func Main(ctx context.Context, args []string, stdio IO, extra ...*cobra.Command)
 		return exit.OK
 	}
 	code, hint := exit.Code(err), exit.Hint(err)
-	if !*ran {
+	if !*ran && code == exit.Failure {
 		code = exit.Usage
 	}
 	if hint == "" {

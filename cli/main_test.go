@@ -55,6 +55,8 @@ func TestExitCodesTellAWrongCommandLineFromAFailure(t *testing.T) {
 		"--nonsense":    {2, "mainstay: unknown flag: --nonsense\n"},
 		"fails":         {1, "mainstay: it broke\n"},
 		"fails x":       {2, "mainstay: "},
+		"vn":            {2, "unknown command \"vn\" for \"mainstay\"\nhint: did you mean vm?\n"},
+		"edge ovrview":  {2, "did you mean overview?"},
 		"edge nonsense": {2, `unknown command "nonsense" for "mainstay edge"`},
 	} {
 		code, _, errOut := run(t, fails(), strings.Fields(line)...)
@@ -77,6 +79,9 @@ func TestTheHelpDocumentsTheExitCodes(t *testing.T) {
 func TestVersionIsForPeopleAndPrograms(t *testing.T) {
 	t.Parallel()
 	if _, out, _ := run(t, nil, "version"); !strings.HasPrefix(out, "mainstay "+telemetry.BuildInfo().Version+"\n") {
+		t.Error(out)
+	}
+	if _, out, _ := run(t, nil, "--version"); out != "mainstay "+telemetry.BuildInfo().Version+"\n" {
 		t.Error(out)
 	}
 	_, out, _ := run(t, nil, "version", "-o", "json")
@@ -111,7 +116,9 @@ func TestEveryCommandIsDocumented(t *testing.T) {
 			cmd.PersistentFlags().Lookup("output") == nil {
 			t.Errorf("%s has no --output", path)
 		}
-		if cmd.Name() == "list" && (cmd.Flags().Lookup("limit") == nil || cmd.Flags().Lookup("all") == nil) {
+		// Only servers have lists of any length.
+		asks := cmd.InheritedFlags().Lookup("server") != nil
+		if cmd.Name() == "list" && asks && (cmd.Flags().Lookup("limit") == nil || cmd.Flags().Lookup("all") == nil) {
 			t.Errorf("%s has no --limit or no --all", path)
 		}
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
@@ -150,6 +157,69 @@ func TestExamplesAreCommandLinesThatParse(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Scripts have these names, so they stay, but nobody is to learn them.
+func TestOldNamesOfCommandsAndFlagsStayAndAreNotListed(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"edge site get s1":                      "mainstay edge site show",
+		"edge site remove s1":                   "mainstay edge site delete",
+		"edge site rename s1 new":               "mainstay edge site rename",
+		"edge sites ls":                         "mainstay edge site list",
+		"edge twin get d1":                      "mainstay edge twin show",
+		"edge twin set d1 --data {}":            "mainstay edge twin update",
+		"edge activity add hello":               "mainstay edge activity create",
+		"edge crl get --pem":                    "mainstay edge crl show",
+		"edge dl rm d1":                         "mainstay edge deadletter delete",
+		"vm get web --url http://x":             "mainstay vm show",
+		"vm rm web":                             "mainstay vm delete",
+		"vm remove web":                         "mainstay vm delete",
+		"image add a /b --url http://x":         "mainstay image create",
+		"image remove a":                        "mainstay image delete",
+		"image rename a b":                      "mainstay image rename",
+		"image read-only a on":                  "mainstay image read-only",
+		"fleet nodes --url http://x":            "mainstay fleet nodes",
+		"fleet node host-1":                     "mainstay fleet node",
+		"fleet cordon host-1":                   "mainstay fleet cordon",
+		"fleet uncordon host-1":                 "mainstay fleet uncordon",
+		"fleet deregister host-1":               "mainstay fleet deregister",
+		"fleet vms --node host-1":               "mainstay fleet vms",
+		"fleet create web --on host-1":          "mainstay fleet create",
+		"fleet delete host-1 web":               "mainstay fleet delete",
+		"lb vips --api-key-file f":              "mainstay lb vips",
+		"lb backends --api-key-file f":          "mainstay lb backends",
+		"lb drain 3 --api-key-file f":           "mainstay lb drain",
+		"lb undrain 3":                          "mainstay lb undrain",
+		"lb weight 3 10 --vip 192.0.2.1:80:tcp": "mainstay lb weight",
+		"context rm prod":                       "mainstay context remove",
+	} {
+		root := cli.NewRoot(
+			cli.IO{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}, &cobra.Command{Use: "lb", Short: "x"},
+		)
+		cmd, rest, err := root.Find(strings.Fields(line))
+		if err == nil {
+			err = cmd.ParseFlags(rest)
+		}
+		if err == nil {
+			err = cmd.ValidateArgs(cmd.Flags().Args())
+		}
+		if err != nil || cmd.CommandPath() != want {
+			t.Errorf("%s: %s, %v", line, cmd.CommandPath(), err)
+			continue
+		}
+		typed := strings.Fields(line)[len(strings.Fields(want))-2]
+		for _, sibling := range cmd.Parent().Commands() {
+			if sibling.Name() == typed && sibling.IsAvailableCommand() && !sibling.HasSubCommands() {
+				t.Errorf("%s: the help of %s lists %s", line, cmd.Parent().CommandPath(), typed)
+			}
+		}
+		for _, name := range []string{"url", "api-key-file"} {
+			if f := cmd.Flags().Lookup(name); f != nil && !f.Hidden {
+				t.Errorf("%s: the help lists --%s", line, name)
+			}
+		}
+	}
 }
 
 // inherits reports whether a command above cmd already has a flag of that name.

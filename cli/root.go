@@ -6,7 +6,11 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/contexts"
 	"github.com/mainstay-infra/mainstay/cli/edge"
 	"github.com/mainstay-infra/mainstay/cli/lb"
+	"github.com/mainstay-infra/mainstay/cli/login"
+	"github.com/mainstay-infra/mainstay/cli/man"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
+	"github.com/mainstay-infra/mainstay/kit/telemetry"
 )
 
 // NewRoot returns the command `mainstay` with everything below it.
@@ -27,10 +31,14 @@ Exit codes:
 "mainstay vm exec" exits with the code of the program in the guest, 126 if it cannot be executed, 127 if it does not
 exist, 128 and the signal's number if a signal ended it, and 125 if it was not run at all.`,
 		Example: "  mainstay dev\n  mainstay edge overview",
+		Version: telemetry.BuildInfo().Version,
+		RunE:    verb.Subcommands,
+		Args:    cobra.ArbitraryArgs,
 		// Main prints errors itself; the usage text would push them off the screen.
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.SetVersionTemplate("mainstay {{.Version}}\n")
 	root.SetIn(stdio.In)
 	root.SetOut(stdio.Out)
 	root.SetErr(stdio.Err)
@@ -41,6 +49,8 @@ exist, 128 and the signal's number if a signal ended it, and 125 if it was not r
 		n.addTo(root, env)
 	}
 	root.AddCommand(contexts.New(env, &edge.Service, &daemon.Service, &lb.Service))
+	root.AddCommand(login.New(env, edge.Account, daemon.Account, lb.Account)...)
+	root.AddCommand(man.New(root.Version))
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	return root

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -29,13 +28,13 @@ type Environment struct {
 	ConfigDir string
 }
 
-// ServerURL returns the server of the flag --server, or else of the environment, or else the
-// default. It strips basePath, which people paste with the URL.
-func ServerURL(flag, fromEnvironment, usual, basePath string) (*url.URL, error) {
-	raw := strings.TrimSuffix(strings.TrimRight(cmp.Or(flag, fromEnvironment, usual), "/"), basePath)
+// ServerURL parses the URL of a server. source is what gave it, such as a flag, and usual an example,
+// both for messages. It strips basePath, which people paste with the URL.
+func ServerURL(source, raw, usual, basePath string) (*url.URL, error) {
+	raw = strings.TrimSuffix(strings.TrimRight(strings.TrimSpace(raw), "/"), basePath)
 	u, err := url.Parse(raw)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, exit.Usagef("--server must be a URL such as %s, not %q", usual, raw)
+		return nil, exit.Usagef("%s must be a URL such as %s, not %q", source, usual, raw)
 	}
 	return u, nil
 }

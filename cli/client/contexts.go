@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/kit/durable"
@@ -28,6 +29,18 @@ type Place struct {
 	Server string `json:"server"`
 	Token  string `json:"token,omitempty"`
 	CAFile string `json:"ca_file,omitempty"`
+}
+
+// CheckContextName says what is wrong with the name of a context.
+func CheckContextName(name string) error {
+	const most = 63
+	valid := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r)
+	}
+	if name == "" || len(name) > most || strings.ContainsFunc(name, func(r rune) bool { return !valid(r) }) {
+		return exit.Usagef("NAME must be 1 to %d letters, digits, dots, dashes and underscores, not %q", most, name)
+	}
+	return nil
 }
 
 // maxContexts is the maximum size of the file, in bytes.

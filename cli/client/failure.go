@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"syscall"
@@ -35,6 +36,8 @@ func (s *Service) failure(err error) error {
 			fmt.Sprintf("is the server running? start it with %s, or name another with %s", s.Start, s.Flag))
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		return unavailable(fmt.Errorf("no answer%s in time: %w", server, err), "--timeout allows for more")
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return exit.Hinted(fmt.Errorf("no answer%s: %w", server, err), "the server has no TLS: its URL begins with http://")
 	case errors.As(err, &certificate):
 		return exit.Hinted(
 			fmt.Errorf("no answer%s: %w", server, err),

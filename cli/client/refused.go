@@ -23,6 +23,8 @@ type Service struct {
 	Credential string
 	// Name is its name in sentences: "the load balancer".
 	Name string
+	// Kind is its name with the indefinite article, and Title the title of its contract.
+	Kind, Title string
 	// Flag is the flag that sets its address: "--server".
 	Flag string
 	// Start is a text with the commands that start it on this machine, in quotes.
@@ -69,7 +71,7 @@ func Decode[T any](s *Service, a Answer, err error) (v T, _ error) {
 		return v, err
 	}
 	if err := json.Unmarshal(a.Body, &v); err != nil {
-		return v, exit.Hinted(fmt.Errorf("the answer is not as the API's contract says: %w", err),
+		return v, exit.Hinted(output.BadAnswer(err),
 			fmt.Sprintf("is %s %s, and of this version?", s.Flag, s.Name))
 	}
 	return v, nil

@@ -61,8 +61,8 @@ func TestARefusalHasAnExitCodeAndAHint(t *testing.T) {
 		"not there":       {404, "not_found", "", exit.NotFound, ""},
 		"no credentials":  {401, "unauthenticated", "", exit.Denied, "log in"},
 		"not allowed":     {403, "denied", "", exit.Denied, ""},
-		"not now":         {503, "unavailable", "", exit.Failure, "look at the node"},
-		"later":           {503, "unavailable", "7", exit.Failure, "try again in 7 s"},
+		"not now":         {503, "unavailable", "", exit.Unavailable, "look at the node"},
+		"later":           {503, "unavailable", "7", exit.Unavailable, "try again in 7 s"},
 		"a code's own":    {409, "agent_not_connected", "", exit.Failure, "wait for it"},
 		"of the server's": {500, "internal", "", exit.Failure, ""},
 	} {

@@ -1,5 +1,5 @@
-// Package contexts implements `mainstay context` and `mainstay login`: the installations that a
-// person works with, and their credentials.
+// Package contexts implements `mainstay context`: the installations that a person works with, and their
+// credentials, which package login adds too.
 //
 // Invariants: tokens are stored only in a file that its owner alone can read, are never printed, and
 // are sent only to the server that they were stored for.
@@ -44,7 +44,7 @@ func New(env client.Environment, services ...*client.Service) *cobra.Command {
 are in contexts.json in your folder for configuration, which only you can read.
 
 A command takes the server and the token from its flags, else from the environment, else from .mainstay in the working
-directory, where "mainstay dev" leaves them, else from the current context.`
+directory, where "mainstay dev" leaves them, else from the current context. 'mainstay login' adds a credential.`
 	cmd.AddCommand(c.add(), c.use(), c.list(), c.remove())
 	return cmd
 }
@@ -60,7 +60,7 @@ Services: ` + strings.Join(c.units, ", ") + `.`,
 		Example: "  mainstay context add prod edge=https://edge.example.com --token-file edge=token.txt",
 		Args:    cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkName(args[0]); err != nil {
+			if err := client.CheckContextName(args[0]); err != nil {
 				return err
 			}
 			all, err := c.env.Contexts()
@@ -142,21 +142,10 @@ func (c commands) pair(what, text string) (unit, value string, err error) {
 	return unit, value, nil
 }
 
-func checkName(name string) error {
-	const most = 63
-	valid := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r)
-	}
-	if name == "" || len(name) > most || strings.ContainsFunc(name, func(r rune) bool { return !valid(r) }) {
-		return exit.Usagef("NAME must be 1 to %d letters, digits, dots, dashes and underscores, not %q", most, name)
-	}
-	return nil
-}
-
 func (c commands) use() *cobra.Command {
 	return &cobra.Command{
 		Use: "use NAME", Short: "Make a context the current one", Example: "  mainstay context use prod",
-		Args: cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1), ValidArgsFunction: c.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.change(args[0], func(all *client.Contexts) { all.Current = args[0] }, func() error {
 				return say(cmd, "Commands talk to %s now.", args[0])
@@ -169,7 +158,7 @@ func (c commands) remove() *cobra.Command {
 	return &cobra.Command{
 		Use: "remove NAME", Short: "Remove a context with its credentials", Aliases: []string{"rm", "delete"},
 		Example: "  mainstay context remove staging",
-		Args:    cobra.ExactArgs(1),
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: c.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.change(args[0], func(all *client.Contexts) {
 				delete(all.All, args[0])
@@ -179,6 +168,15 @@ func (c commands) remove() *cobra.Command {
 			}, func() error { return say(cmd, "Removed %s.", args[0]) })
 		},
 	}
+}
+
+// names completes the name of a context.
+func (c commands) names(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	all, err := c.env.Contexts()
+	if err != nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return slices.Sorted(maps.Keys(all.All)), cobra.ShellCompDirectiveNoFileComp
 }
 
 // change changes the contexts, of which name must be one.

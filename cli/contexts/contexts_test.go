@@ -167,3 +167,13 @@ func TestAContextThatCannotBeUsedIsNotAdded(t *testing.T) {
 		t.Errorf("added: %s", out)
 	}
 }
+
+func TestTheShellCompletesContexts(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.ok("context", "add", "prod", "edge=http://127.0.0.1:1")
+	s.ok("context", "add", "staging", "edge=http://127.0.0.1:1")
+	if out := s.ok("__complete", "context", "use", ""); !strings.HasPrefix(out, "prod\nstaging\n:") {
+		t.Errorf("%s", out)
+	}
+}

@@ -35,7 +35,7 @@ func (s *session) activityList() *cobra.Command {
 		verb.Verb{
 			Use:     "list",
 			Short:   "List activity, newest first",
-			Example: "  mainstay edge activity list --site ID --limit 20",
+			Example: "  mainstay edge activity list --site plant-7 --limit 20",
 		},
 		activityColumns(),
 		func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
@@ -51,9 +51,9 @@ func (s *session) activityList() *cobra.Command {
 func (s *session) activityAdd() *cobra.Command {
 	var level, source, chapter, site, action, detail string
 	cmd := s.Command(verb.Verb{
-		Use: "add MESSAGE", Short: "Add a line of activity",
-		Example: "  mainstay edge activity add 'maintenance begins' --level chapter\n" +
-			"  mainstay edge activity add 'valve stuck' --site ID --level error --detail '{\"valve\": 3}'",
+		Use: "create MESSAGE", Aliases: []string{"add"}, Short: "Add a line of activity",
+		Example: "  mainstay edge activity create 'maintenance begins' --level chapter\n" +
+			"  mainstay edge activity create 'valve stuck' --site plant-7 --level error --detail '{\"valve\": 3}'",
 	}, func(ctx context.Context, c *call) error {
 		line := edgeapi.ActivityLine{
 			Message: c.Args[0],

@@ -31,6 +31,7 @@ func (s *session) agent() *cobra.Command {
 		a.agentDeployments(), a.agentPolicies(), a.reportDeployment(), a.rollback(),
 		a.agentTwins(), a.report(), a.reportOTA(),
 	)
+	a.Complete(cmd)
 	return cmd
 }
 

@@ -16,12 +16,10 @@ func (a *agentSession) reportDeployment() *cobra.Command {
 	var status, message string
 	var revision int64
 	cmd := a.Object(verb.Verb{
-		Use: "report-deployment ID", Short: "Say how a deployment does on the site",
+		Required: []string{"status"},
+		Use:      "report-deployment ID", Short: "Say how a deployment does on the site",
 		Example: "  mainstay edge agent report-deployment ID --status running --revision 3",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		if err := c.Required("status"); err != nil {
-			return nil, err
-		}
 		site, err := a.siteID(ctx, c)
 		if err != nil {
 			return nil, err
@@ -85,13 +83,11 @@ func (a *agentSession) reportOTA() *cobra.Command {
 	var state, message, request string
 	var progress int
 	cmd := a.Object(verb.Verb{
-		Use:     "ota DEVICE",
-		Short:   "Say how far a device's update is",
-		Example: "  mainstay edge agent ota pump-1 --state downloading --progress 40\n  mainstay edge agent ota pump-1 --state succeeded",
+		Required: []string{"state"},
+		Use:      "ota DEVICE",
+		Short:    "Say how far a device's update is",
+		Example:  "  mainstay edge agent ota pump-1 --state downloading --progress 40\n  mainstay edge agent ota pump-1 --state succeeded",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		if err := c.Required("state"); err != nil {
-			return nil, err
-		}
 		site, err := a.siteID(ctx, c)
 		if err != nil {
 			return nil, err
@@ -116,12 +112,10 @@ func (a *agentSession) reportOTA() *cobra.Command {
 func (a *agentSession) rotate() *cobra.Command {
 	var csr string
 	cmd := a.Object(verb.Verb{
-		Use: "rotate", Short: "Have a new certificate signed for the site",
+		Required: []string{"csr"},
+		Use:      "rotate", Short: "Have a new certificate signed for the site",
 		Example: "  mainstay edge agent rotate --csr site.csr -o json",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		if err := c.Required("csr"); err != nil {
-			return nil, err
-		}
 		pem, err := os.ReadFile(csr)
 		if err != nil {
 			return nil, fmt.Errorf("--csr: %w", err)

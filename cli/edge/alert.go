@@ -17,9 +17,9 @@ import (
 func (s *session) alerts() *cobra.Command {
 	cmd := verb.Group("alert", "Alerts: what needs attention", "  mainstay edge alert list", "alerts")
 	cmd.AddCommand(s.alertList(), s.alertGroups(), s.alertAcknowledge(), s.alertSilence(), s.Object(verb.Verb{
-		Use:     "unsilence ID",
+		Use:     "unsilence ALERT",
 		Short:   "End the silence of an alert",
-		Example: "  mainstay edge alert unsilence ID",
+		Example: "  mainstay edge alert unsilence ALERT",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
 		return c.API.UnsilenceAlert(ctx, c.Args[0])
 	}))
@@ -34,14 +34,14 @@ func (s *session) alertList() *cobra.Command {
 		Short: "List alerts, newest first",
 		Example: "  mainstay edge alert list\n  mainstay edge alert list --severity critical\n" +
 			"  mainstay edge alert list --silenced=false --acknowledged=false\n" +
-			"  mainstay edge alert list --status all --site ID",
+			"  mainstay edge alert list --status all --site plant-7",
 	}, output.Columns[edgeapi.Alert]{
 		Heads: []string{
 			"SEVERITY", "STATUS", "KIND", "SITE", "SUBJECT", "SINCE", "ACKNOWLEDGED BY", "SILENCED UNTIL", "ID", "MESSAGE",
 		},
 		Row: func(v edgeapi.Alert) []any {
 			return []any{
-				v.Severity, v.Status, v.Kind, v.SiteId, v.Subject, v.FirstSeenAt, v.AcknowledgedBy, v.SilencedUntil, v.Id,
+				v.Severity, v.Status, v.Kind, siteRef(v.SiteId), v.Subject, v.FirstSeenAt, v.AcknowledgedBy, v.SilencedUntil, v.Id,
 				v.Message,
 			}
 		},
@@ -103,9 +103,9 @@ func (s *session) alertGroups() *cobra.Command {
 func (s *session) alertAcknowledge() *cobra.Command {
 	var note string
 	cmd := s.Object(verb.Verb{
-		Use:     "acknowledge ID",
+		Use:     "acknowledge ALERT",
 		Short:   "Say that you take care of an alert; it lasts until the alert resolves",
-		Example: `  mainstay edge alert acknowledge ID --note "a technician is on the way"`,
+		Example: `  mainstay edge alert acknowledge ALERT --note "a technician is on the way"`,
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
 		return c.API.AcknowledgeAlert(ctx, c.Args[0], edgeapi.AlertAcknowledgement{Note: verb.Given(c, "note", note)})
 	})
@@ -117,15 +117,13 @@ func (s *session) alertSilence() *cobra.Command {
 	var span time.Duration
 	var reason string
 	cmd := s.Object(verb.Verb{
-		Use:   "silence ID",
-		Short: "Have nobody notified of an alert for a time",
+		Required: []string{"for", "reason"},
+		Use:      "silence ALERT",
+		Short:    "Have nobody notified of an alert for a time",
 		Long: "Have nobody notified of an alert for a time, nor of another one of the same kind and subject. " +
 			"The alert is still listed and counted.",
-		Example: `  mainstay edge alert silence ID --for 8h --reason "the site is being rebuilt"`,
+		Example: `  mainstay edge alert silence ALERT --for 8h --reason "the site is being rebuilt"`,
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		if err := c.Required("for", "reason"); err != nil {
-			return nil, err
-		}
 		return c.API.SilenceAlert(ctx, c.Args[0], edgeapi.AlertSilence{Until: time.Now().Add(span), Reason: reason})
 	})
 	f := cmd.Flags()

@@ -13,12 +13,12 @@ import (
 
 func (s *session) campaigns() *cobra.Command {
 	cmd := verb.Group(
-		"campaign", "Campaigns: staged updates of many devices", "  mainstay edge campaign watch ID", "campaigns",
+		"campaign", "Campaigns: staged updates of many devices", "  mainstay edge campaign watch fw-2.1", "campaigns",
 	)
 	cmd.AddCommand(
 		s.campaignList(),
 		s.show(
-			"campaign", "campaign",
+			"campaign", "CAMPAIGN", "campaign",
 			func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetCampaign(ctx, c.Args[0]) },
 		),
 		s.campaignCreate(),
@@ -50,7 +50,11 @@ func (s *session) campaigns() *cobra.Command {
 }
 
 func (s *session) campaignStep(name, short string, r request) *cobra.Command {
-	return s.Object(verb.Verb{Use: name + " ID", Short: short, Example: "  mainstay edge campaign " + name + " ID"}, r)
+	return s.Object(
+		verb.Verb{
+			Use: name + " CAMPAIGN", Short: short, Example: "  mainstay edge campaign " + name + " CAMPAIGN",
+		}, r,
+	)
 }
 
 func (s *session) campaignList() *cobra.Command {
@@ -82,12 +86,12 @@ func (s *session) campaignList() *cobra.Command {
 func (s *session) campaignDevices() *cobra.Command {
 	var outcome string
 	cmd := verb.List(s.Session, verb.Verb{
-		Use: "devices ID", Short: "List a campaign's devices with stage and outcome, in rollout order",
-		Example: "  mainstay edge campaign devices ID --outcome failed",
+		Use: "devices CAMPAIGN", Short: "List a campaign's devices with stage and outcome, in rollout order",
+		Example: "  mainstay edge campaign devices fw-2.1 --outcome failed",
 	}, output.Columns[edgeapi.CampaignDevice]{
 		Heads: []string{"DEVICE", "SITE", "STAGE", "OUTCOME", "MESSAGE"},
 		Row: func(v edgeapi.CampaignDevice) []any {
-			return []any{v.DeviceId, v.SiteId, v.Stage + 1, v.Outcome, v.Message}
+			return []any{v.DeviceId, siteRef(v.SiteId), v.Stage + 1, v.Outcome, v.Message}
 		},
 	}, func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
 		return c.API.ListCampaignDevices(

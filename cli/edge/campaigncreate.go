@@ -20,17 +20,15 @@ func (s *session) campaignCreate() *cobra.Command {
 	var minDevices, soak, deviceTimeout int
 	var promote, abort bool
 	cmd := s.Object(verb.Verb{
-		Use: "create NAME", Short: "Draft a staged update",
+		Required: []string{"version", "url", "sha256"},
+		Use:      "create NAME", Short: "Draft a staged update",
 		Long: `Draft a staged update; 'mainstay edge campaign start' begins it.
 
 A device is a target when --device names it, or when --site names its site and it has all of the labels. Labels without
 a site select from all sites.`,
 		Example: `  mainstay edge campaign create fw-2.1 --version 2.1.0 --url https://files.example.com/fw-2.1.0.bin \
-    --sha256 $(sha256sum fw-2.1.0.bin | cut -d' ' -f1) --site ID --stages 5,25,100 --auto-promote --soak-seconds 600`,
+    --sha256 $(sha256sum fw-2.1.0.bin | cut -d' ' -f1) --site plant-7 --stages 5,25,100 --auto-promote --soak-seconds 600`,
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		if err := c.Required("version", "url", "sha256"); err != nil {
-			return nil, err
-		}
 		in := edgeapi.CampaignInput{
 			Name:    c.Args[0],
 			Version: a.version,

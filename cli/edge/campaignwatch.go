@@ -17,11 +17,11 @@ import (
 func (s *session) campaignWatch() *cobra.Command {
 	var interval time.Duration
 	cmd := s.Command(verb.Verb{
-		Use: "watch ID", Short: "Follow a campaign until it ends",
+		Use: "watch CAMPAIGN", Short: "Follow a campaign until it ends",
 		Long: `Follow a campaign until it ends: bars by outcome on a terminal, else a line whenever something changed.
 
 Exits with 1 when the campaign was aborted. With --output json or yaml only the last state is printed.`,
-		Example: "  mainstay edge campaign watch ID\n  mainstay edge campaign watch ID --interval 10s > campaign.log",
+		Example: "  mainstay edge campaign watch fw-2.1\n  mainstay edge campaign watch fw-2.1 --interval 10s > campaign.log",
 	}, func(ctx context.Context, c *call) error {
 		show := watcher(c)
 		for {

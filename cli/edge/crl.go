@@ -17,8 +17,8 @@ func (s *session) crl() *cobra.Command {
 	var pem bool
 	var out string
 	cmd := s.Command(verb.Verb{
-		Use: "get", Short: "Fetch the certificate revocation list",
-		Example: "  mainstay edge crl get --pem | openssl crl -noout -text\n  mainstay edge crl get --out edge.crl",
+		Use: "show", Short: "Fetch the certificate revocation list",
+		Example: "  mainstay edge crl show --pem | openssl crl -noout -text\n  mainstay edge crl show --out edge.crl",
 	}, func(ctx context.Context, c *call) error {
 		format := edgeapi.GetCRLParamsFormatDer
 		if pem {
@@ -41,7 +41,7 @@ func (s *session) crl() *cobra.Command {
 	})
 	cmd.Flags().BoolVar(&pem, "pem", false, "PEM instead of DER")
 	cmd.Flags().StringVar(&out, "out", "", "file to write to; standard output when absent")
-	parent := verb.Group("crl", "The certificate revocation list", "  mainstay edge crl get --pem")
+	parent := verb.Group("crl", "The certificate revocation list", "  mainstay edge crl show --pem")
 	parent.AddCommand(cmd)
 	return parent
 }

@@ -19,21 +19,21 @@ func (s *session) deadLetters() *cobra.Command {
 	)
 	cmd.AddCommand(
 		s.deadLetterList(),
-		s.show("deadletter", "dead letter", func(ctx context.Context, c *call) (*http.Response, error) {
+		s.show("deadletter", "LETTER", "dead letter", func(ctx context.Context, c *call) (*http.Response, error) {
 			return c.API.GetDeadLetter(ctx, c.Args[0])
 		}),
 		s.Object(
 			verb.Verb{
-				Use:     "replay ID",
+				Use:     "replay LETTER",
 				Short:   "Deliver a dead letter again",
-				Example: "  mainstay edge deadletter replay ID",
+				Example: "  mainstay edge deadletter replay LETTER",
 			},
 			func(ctx context.Context, c *call) (*http.Response, error) {
 				return c.API.ReplayDeadLetter(ctx, c.Args[0])
 			},
 		),
 		s.deadLetterReplayAll(),
-		s.delete("deadletter", "dead letter", "", func(ctx context.Context, c *call) (*http.Response, error) {
+		s.delete("deadletter", "LETTER", "dead letter", "", func(ctx context.Context, c *call) (*http.Response, error) {
 			return c.API.DeleteDeadLetter(ctx, c.Args[0])
 		}),
 	)
@@ -44,11 +44,11 @@ func (s *session) deadLetterList() *cobra.Command {
 	var site, route, reason string
 	cmd := verb.List(s.Session, verb.Verb{
 		Use: "list", Short: "List dead letters, newest first",
-		Example: "  mainstay edge deadletter list --route ID --reason exhausted",
+		Example: "  mainstay edge deadletter list --route alarms --reason exhausted",
 	}, output.Columns[edgeapi.DeadLetter]{
 		Heads: []string{"ID", "CREATED", "ROUTE", "TOPIC", "REASON", "STATUS", "ATTEMPTS", "LAST ERROR"},
 		Row: func(v edgeapi.DeadLetter) []any {
-			return []any{v.Id, v.CreatedAt, v.RouteId, v.Event.Topic, v.Reason, v.Status, v.Attempts, v.LastError}
+			return []any{v.Id, v.CreatedAt, routeRef(v.RouteId), v.Event.Topic, v.Reason, v.Status, v.Attempts, v.LastError}
 		},
 	}, func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
 		return c.API.ListDeadLetters(
@@ -68,13 +68,11 @@ func (s *session) deadLetterReplayAll() *cobra.Command {
 	var route string
 	var from, to input.Moment
 	cmd := s.Object(verb.Verb{
-		Use:     "replay-all",
-		Short:   "Deliver all dead letters of a route again, or those of a span of time",
-		Example: "  mainstay edge deadletter replay-all --route ID\n  mainstay edge deadletter replay-all --route ID --from 2h",
+		Required: []string{"route"},
+		Use:      "replay-all",
+		Short:    "Deliver all dead letters of a route again, or those of a span of time",
+		Example:  "  mainstay edge deadletter replay-all --route alarms\n  mainstay edge deadletter replay-all --route alarms --from 2h",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		if err := c.Required("route"); err != nil {
-			return nil, err
-		}
 		return c.API.ReplayDeadLetters(ctx, edgeapi.ReplayRequest{RouteId: route, From: from.At, To: to.At})
 	})
 	f := cmd.Flags()

@@ -17,16 +17,16 @@ import (
 
 func (s *session) deployments() *cobra.Command {
 	cmd := verb.Group(
-		"deployment", "Deployments: containers that sites run", "  mainstay edge deployment list --site ID",
+		"deployment", "Deployments: containers that sites run", "  mainstay edge deployment list --site plant-7",
 		"deployments", "deploy",
 	)
 	cmd.AddCommand(
 		s.deploymentList(),
-		s.show("deployment", "deployment", func(ctx context.Context, c *call) (*http.Response, error) {
+		s.show("deployment", "DEPLOYMENT", "deployment", func(ctx context.Context, c *call) (*http.Response, error) {
 			return c.API.GetDeployment(ctx, c.Args[0])
 		}),
 		s.deploymentCreate(), s.deploymentUpdate(),
-		s.delete("deployment", "deployment", "", func(ctx context.Context, c *call) (*http.Response, error) {
+		s.delete("deployment", "DEPLOYMENT", "deployment", "", func(ctx context.Context, c *call) (*http.Response, error) {
 			return c.API.DeleteDeployment(ctx, c.Args[0])
 		}),
 	)
@@ -34,7 +34,7 @@ func (s *session) deployments() *cobra.Command {
 }
 
 func deploymentRow(v edgeapi.Deployment) []any {
-	return []any{v.Id, v.SiteId, v.Name, v.Image, v.Version, v.DesiredState, knownStatus(v), v.UpdatedAt}
+	return []any{v.Id, siteRef(v.SiteId), v.Name, v.Image, v.Version, v.DesiredState, knownStatus(v), v.UpdatedAt}
 }
 
 // knownStatus returns the status of a deployment as far as it is known: the agent's last report may
@@ -56,7 +56,7 @@ func deploymentHeads(more ...string) []string {
 
 func (s *session) deploymentList() *cobra.Command {
 	var site string
-	cmd := verb.List(s.Session, verb.Verb{Use: "list", Short: "List deployments", Example: "  mainstay edge deployment list --site ID"},
+	cmd := verb.List(s.Session, verb.Verb{Use: "list", Short: "List deployments", Example: "  mainstay edge deployment list --site plant-7"},
 		output.Columns[edgeapi.Deployment]{Heads: deploymentHeads(), Row: deploymentRow},
 		func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
 			return c.API.ListDeployments(
@@ -114,13 +114,12 @@ func (d *deploymentFlags) check(c *call) *edgeapi.HealthCheck {
 func (s *session) deploymentCreate() *cobra.Command {
 	var d deploymentFlags
 	cmd := s.Object(verb.Verb{
-		Use: "create NAME", Short: "Have a site run a container image",
-		Example: `  mainstay edge deployment create web --site ID --image docker.io/library/nginx:1.29 --version 1.29 \
+		Required: []string{"site", "image", "version"},
+		Check:    d.valid,
+		Use:      "create NAME", Short: "Have a site run a container image",
+		Example: `  mainstay edge deployment create web --site plant-7 --image docker.io/library/nginx:1.29 --version 1.29 \
     --port 8080:80 --env NGINX_ENTRYPOINT_QUIET_LOGS=1`,
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		if err := c.Required("site", "image", "version"); err != nil {
-			return nil, err
-		}
 		ports, err := parsePorts(d.ports)
 		if err != nil {
 			return nil, err
@@ -146,9 +145,10 @@ func (s *session) deploymentCreate() *cobra.Command {
 func (s *session) deploymentUpdate() *cobra.Command {
 	var d deploymentFlags
 	cmd := s.Object(verb.Verb{
-		Use:     "update ID",
+		Check:   d.valid,
+		Use:     "update DEPLOYMENT",
 		Short:   "Change image or version, start or stop it; what no flag names stays",
-		Example: "  mainstay edge deployment update ID --image docker.io/library/nginx:1.30 --version 1.30\n  mainstay edge deployment update ID --state stopped",
+		Example: "  mainstay edge deployment update web --image docker.io/library/nginx:1.30 --version 1.30\n  mainstay edge deployment update web --state stopped",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
 		ports, err := parsePorts(d.ports)
 		if err != nil {
@@ -167,6 +167,12 @@ func (s *session) deploymentUpdate() *cobra.Command {
 	})
 	d.add(cmd)
 	return cmd
+}
+
+// valid says what is wrong with the flags.
+func (d *deploymentFlags) valid(*cobra.Command, []string) error {
+	_, err := parsePorts(d.ports)
+	return err
 }
 
 // parsePorts parses [HOST:]CONTAINER[/PROTOCOL], like container tools.

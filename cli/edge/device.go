@@ -12,14 +12,14 @@ import (
 )
 
 func (s *session) devices() *cobra.Command {
-	cmd := verb.Group("device", "Devices that sites look after", "  mainstay edge device list --site ID", "devices")
+	cmd := verb.Group("device", "Devices that sites look after", "  mainstay edge device list --site plant-7", "devices")
 	cmd.AddCommand(
 		s.deviceList(),
 		s.show(
-			"device", "device",
+			"device", "DEVICE", "device",
 			func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetDevice(ctx, c.Args[0]) },
 		),
-		s.delete("device", "device", " and its twin", func(ctx context.Context, c *call) (*http.Response, error) {
+		s.delete("device", "DEVICE", "device", " and its twin", func(ctx context.Context, c *call) (*http.Response, error) {
 			return c.API.DeleteDevice(ctx, c.Args[0])
 		}),
 	)
@@ -30,11 +30,11 @@ func (s *session) deviceList() *cobra.Command {
 	var site string
 	cmd := verb.List(s.Session, verb.Verb{
 		Use: "list", Short: "List devices",
-		Example: "  mainstay edge device list --site ID\n  mainstay edge device list --all -o yaml",
+		Example: "  mainstay edge device list --site plant-7\n  mainstay edge device list --all -o yaml",
 	}, output.Columns[edgeapi.Device]{
 		Heads: []string{"ID", "SITE", "NAME", "MODEL", "FIRMWARE", "LAST SEEN", "LABELS"},
 		Row: func(v edgeapi.Device) []any {
-			return []any{v.DeviceId, v.SiteId, v.Name, v.Model, v.FirmwareVersion, v.LastSeenAt, v.Labels}
+			return []any{v.DeviceId, siteRef(v.SiteId), v.Name, v.Model, v.FirmwareVersion, v.LastSeenAt, v.Labels}
 		},
 	}, func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
 		return c.API.ListDevices(

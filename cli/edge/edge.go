@@ -24,5 +24,6 @@ token that "mainstay dev" leaves in .mainstay/credentials.json below the working
 		s.deployments(), s.policies(), s.orgs(), s.simulate(),
 		s.alerts(), s.activity(), s.audit(), s.crl(), s.agent(),
 	)
+	s.Complete(cmd)
 	return cmd
 }

@@ -21,6 +21,7 @@ func (s *session) enrollmentTokens() *cobra.Command {
 		s.enrollmentTokenCreate(),
 		s.delete(
 			"enrollment-token",
+			"TOKEN",
 			"enrollment token",
 			"",
 			func(ctx context.Context, c *call) (*http.Response, error) {
@@ -42,7 +43,7 @@ func (s *session) enrollmentTokenList() *cobra.Command {
 		output.Columns[edgeapi.EnrollmentToken]{
 			Heads: []string{"ID", "NAME", "ORG", "USES", "MAX USES", "EXPIRES"},
 			Row: func(v edgeapi.EnrollmentToken) []any {
-				return []any{v.Id, v.Name, v.OrgId, v.Uses, v.MaxUses, v.ExpiresAt}
+				return []any{v.Id, v.Name, orgRef(v.OrgId), v.Uses, v.MaxUses, v.ExpiresAt}
 			},
 		},
 		func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {

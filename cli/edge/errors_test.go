@@ -10,6 +10,9 @@ import (
 	"time"
 )
 
+// id has the form of an ID, so it is not looked up.
+const id = "01a1fde9-de24-70d8-8d39-beba54f45acc"
+
 func TestAnErrorTellsWhatTheServerSaidAndExitsWithItsCode(t *testing.T) {
 	t.Parallel()
 	c := loadContract(t)
@@ -20,14 +23,14 @@ func TestAnErrorTellsWhatTheServerSaidAndExitsWithItsCode(t *testing.T) {
 		code                  int
 		want                  []string
 	}{
-		{"not found", "GetSite", "site get s9", 404, `{"error":{"code":"not_found","message":"no such site","request_id":"q7"}}`, 3,
+		{"not found", "GetSite", "site get " + id, 404, `{"error":{"code":"not_found","message":"no such site","request_id":"q7"}}`, 3,
 			[]string{"mainstay: no such site (code not_found, request id q7)\n", "hint: 'mainstay edge site list' shows what there is\n"}},
 		{"a wrong field", "PatchSite", "site rename s1 x", 400, `{"error":{"code":"invalid","message":"too odd","field":"name","request_id":"q7"}}`, 1,
 			[]string{"too odd (code invalid, field name, request id q7)"}},
 		{"no credentials", "GetMe", "whoami", 401, `{"error":{"code":"unauthenticated","message":"no token","request_id":"q"}}`, 4,
 			[]string{"no token", "hint: give a token with --token or EDGE_TOKEN"}},
 		{"not permitted", "ListOrgs", "org list", 403, `{"error":{"code":"denied","message":"not yours","request_id":"q"}}`, 4, []string{"not yours", "whoami"}},
-		{"controls in the message", "GetSite", "site get s9", 404, `{"error":{"code":"x","message":"\u001b[2J","request_id":""}}`, 3, []string{`\x1b[2J (code x)`}},
+		{"controls in the message", "GetSite", "site get " + id, 404, `{"error":{"code":"x","message":"\u001b[2J","request_id":""}}`, 3, []string{`\x1b[2J (code x)`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -49,16 +52,17 @@ func TestAnAnswerOfSomethingElseIsNoCrash(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		h    http.HandlerFunc
+		code int
 		want string
 	}{
-		"a proxy's error page": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<h1>oops</h1>", 502) }, "the server answered 502 Bad Gateway"},
-		"a web page":           {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<h1>hi</h1>")) }, "not as the API's contract says"},
+		"a proxy's error page": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<h1>oops</h1>", 502) }, 5, "the server answered 502 Bad Gateway"},
+		"a web page":           {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<h1>hi</h1>")) }, 1, "answers, but is not an edge control plane\nhint: name another server"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := httptest.NewServer(tt.h)
 			defer s.Close()
-			if got := (run{server: s.URL}).do(t, "site", "list"); got.code != 1 || !strings.Contains(got.err, tt.want) {
+			if got := (run{server: s.URL}).do(t, "site", "list"); got.code != tt.code || !strings.Contains(got.err, tt.want) {
 				t.Errorf("%d %s", got.code, got.err)
 			}
 		})
@@ -69,7 +73,7 @@ func TestNoServerAndASlowServerAreToldApart(t *testing.T) {
 	t.Parallel()
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
-	if got := (run{server: gone.URL}).do(t, "whoami"); got.code != 1 ||
+	if got := (run{server: gone.URL}).do(t, "whoami"); got.code != 5 ||
 		!strings.Contains(got.err, "connection refused\nhint: is the server running? start it with 'mainstay dev'") {
 		t.Errorf("%d %s", got.code, got.err)
 	}
@@ -77,7 +81,7 @@ func TestNoServerAndASlowServerAreToldApart(t *testing.T) {
 	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	defer slow.Close()
 	defer close(release)
-	if got := (run{server: slow.URL}).do(t, "whoami", "--timeout", (20 * time.Millisecond).String()); got.code != 1 ||
+	if got := (run{server: slow.URL}).do(t, "whoami", "--timeout", (20 * time.Millisecond).String()); got.code != 5 ||
 		!strings.Contains(got.err, "--timeout allows for more") {
 		t.Errorf("%d %s", got.code, got.err)
 	}
@@ -96,22 +100,32 @@ func TestAServerThatIsNotTrustedNeedsItsAuthority(t *testing.T) {
 	run{server: s.URL}.ok(t, "whoami", "--ca-file", ca)
 }
 
+func TestAServerWithoutTLSIsToldFromAnAbsentOne(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(http.NotFoundHandler())
+	defer s.Close()
+	server := strings.Replace(s.URL, "http:", "https:", 1)
+	if got := (run{server: server}).do(t, "whoami"); got.code != 1 || !strings.Contains(got.err, "begins with http://") {
+		t.Errorf("%d %s", got.code, got.err)
+	}
+}
+
 func TestAWrongCommandLineExitsWith2AndSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		"site get":                               "ID is missing",
-		"site get a b":                           `unexpected argument "b"`,
-		"site lst":                               "did you mean get or list?",
-		"site list --nope":                       "see 'mainstay edge site list --help'",
-		"site list -o xml":                       "must be table, json, yaml",
-		"site list --server nonsense":            "--server must be a URL",
-		"site label s1 novalue":                  "must be KEY=VALUE",
-		"site enroll x --cert-out y":             "--cert-out takes --csr",
-		"site enroll x":                          "an enrollment token is missing",
-		"site delete s1":                         "Delete site s1 with its devices? Nobody is there to ask: confirm with --yes",
-		"site revoke s1":                         "confirm with --yes",
-		"event send --site s1":                   "--topic is missing",
-		"event send --site s --topic t --data {": "not valid JSON",
+		"site get":                    "SITE is missing",
+		"site get a b":                `unexpected argument "b"`,
+		"site lst":                    "did you mean list?",
+		"site list --nope":            "see 'mainstay edge site list --help'",
+		"site list -o xml":            "must be table, wide, json, yaml, name",
+		"site list --server nonsense": "--server must be a URL",
+		"site label s1 novalue":       "must be KEY=VALUE",
+		"site enroll x --cert-out y":  "--cert-out takes --csr",
+		"site enroll x":               "an enrollment token is missing",
+		"site delete s1":              "Delete site s1 with its devices? Nobody is there to ask: confirm with --yes",
+		"site revoke s1":              "confirm with --yes",
+		"event send --site s1":        "--topic is missing",
+		"event send --site " + id + " --topic t --data {":  "not valid JSON",
 		"campaign create x --version 1 --url u --sha256 s": "the targets are missing",
 		"deployment update p1 --port 99999":                "not a port",
 		"deadletter replay-all":                            "--route is missing",
@@ -131,7 +145,7 @@ func TestAWrongCommandLineExitsWith2AndSaysWhatToDo(t *testing.T) {
 
 func TestAnEmptyIDDoesNotAddressTheCollection(t *testing.T) {
 	t.Parallel()
-	if got := (run{}).do(t, "site", "delete", "", "--yes"); got.code != 2 || !strings.Contains(got.err, "ID is empty") {
+	if got := (run{}).do(t, "site", "delete", "", "--yes"); got.code != 2 || !strings.Contains(got.err, "SITE is empty") {
 		t.Errorf("%d %s", got.code, got.err)
 	}
 }

@@ -24,11 +24,11 @@ func (s *session) eventList() *cobra.Command {
 	cmd := verb.List(s.Session, verb.Verb{
 		Use:     "list",
 		Short:   "List events, newest first",
-		Example: "  mainstay edge event list --minutes 5 --topic 'alarm.*'\n  mainstay edge event list --site ID --limit 1000 -o json",
+		Example: "  mainstay edge event list --minutes 5 --topic 'alarm.*'\n  mainstay edge event list --site plant-7 --limit 1000 -o json",
 	}, output.Columns[edgeapi.Event]{
 		Heads: []string{"RECEIVED", "SITE", "TOPIC", "EVENT ID", "PAYLOAD"},
 		Row: func(v edgeapi.Event) []any {
-			return []any{v.ReceivedAt, v.SiteId, v.Topic, v.EventId, v.Payload}
+			return []any{v.ReceivedAt, siteRef(v.SiteId), v.Topic, v.EventId, v.Payload}
 		},
 	}, func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
 		return c.API.ListEvents(
@@ -49,17 +49,15 @@ func (s *session) eventSend() *cobra.Command {
 	var headers verb.Pairs
 	var at input.Moment
 	cmd := s.Object(verb.Verb{
-		Use: "send", Short: "Send one event; success means that it is on disk",
+		Required: []string{"site", "topic"},
+		Use:      "send", Short: "Send one event; success means that it is on disk",
 		Long: `Send one event; success means that it is on the server's disk.
 
 With --id, sending again is safe: the server recognises the event and answers that it is a duplicate.`,
-		Example: `  mainstay edge event send --site ID --topic sensor.temp --data '{"celsius": 21.5}'
-  mainstay edge event send --site ID --topic report --id report-1 --data @report.json
-  date +%s | mainstay edge event send --site ID --topic clock`,
+		Example: `  mainstay edge event send --site plant-7 --topic sensor.temp --data '{"celsius": 21.5}'
+  mainstay edge event send --site plant-7 --topic report --id report-1 --data @report.json
+  date +%s | mainstay edge event send --site plant-7 --topic clock`,
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		if err := c.Required("site", "topic"); err != nil {
-			return nil, err
-		}
 		payload, err := c.JSON("data", data)
 		if err != nil {
 			return nil, err

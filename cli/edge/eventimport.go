@@ -37,7 +37,7 @@ func (s *session) eventImport() *cobra.Command {
 Every line is an event: {"site_id", "topic", "payload"}, and optionally "event_id", "headers" and "event_time". A line
 without event_id gets one that is made from its content, so equal lines without event_id are one event. After an
 interruption, run the same command again: events that have arrived are recognised by their ids.`,
-		Example: "  mainstay edge event import events.jsonl\n  zcat events.jsonl.gz | mainstay edge event import - --site ID",
+		Example: "  mainstay edge event import events.jsonl\n  zcat events.jsonl.gz | mainstay edge event import - --site plant-7",
 	}, func(ctx context.Context, c *call) error { return importEvents(ctx, c, site) })
 	cmd.Flags().StringVar(&site, "site", "", "site of the lines that name none")
 	return cmd

@@ -113,11 +113,22 @@ func (r run) doContext(t *testing.T, ctx context.Context, args ...string) result
 	if r.dir == "" {
 		r.dir = t.TempDir()
 	}
-	var out, errOut bytes.Buffer
 	args = append([]string{"edge"}, args...)
 	if r.server != "" {
 		args = append(args, "--server", r.server)
 	}
+	return r.main(ctx, args)
+}
+
+// completes runs what a shell runs to complete the last word.
+func (r run) completes(t *testing.T, words ...string) result {
+	t.Helper()
+	r.dir = t.TempDir()
+	return r.main(t.Context(), append([]string{"__complete", "edge"}, words...))
+}
+
+func (r run) main(ctx context.Context, args []string) result {
+	var out, errOut bytes.Buffer
 	code := cli.Main(ctx, args, cli.IO{In: strings.NewReader(r.stdin), Out: &out, Err: &errOut, Dir: r.dir, ConfigDir: "/nonexistent",
 		Getenv: func(name string) string { return r.env[name] }})
 	return result{code, out.String(), errOut.String()}

@@ -29,6 +29,7 @@ func receive(t *testing.T, batches *[][]edgeapi.EventInput, s **server) http.Han
 
 func TestImportSendsBatchesAndGivesEqualLinesEqualIDs(t *testing.T) {
 	t.Parallel()
+	const second, third = "01a1fde9-de24-70d8-8d39-beba54f45ac2", "01a1fde9-de24-70d8-8d39-beba54f45ac3"
 	var lines strings.Builder
 	lines.WriteString(`{"event_id":"known","site_id":"s1","topic":"t","payload":{"big":12345678901234567890}}` + "\n\n")
 	for i := range 1000 {
@@ -39,7 +40,7 @@ func TestImportSendsBatchesAndGivesEqualLinesEqualIDs(t *testing.T) {
 	var batches [][]edgeapi.EventInput
 	var s *server
 	s = serve(t, loadContract(t), map[string]http.HandlerFunc{"IngestEvents": receive(t, &batches, &s)})
-	got := run{server: s.URL}.ok(t, "event", "import", file, "--site", "s2", "-o", "json")
+	got := run{server: s.URL}.ok(t, "event", "import", file, "--site", second, "-o", "json")
 	if !strings.Contains(got.out, `"events": 1001`) || !strings.Contains(got.out, `"duplicates": 1`) || got.err != "" {
 		t.Errorf("printed %s%s", got.out, got.err)
 	}
@@ -52,7 +53,7 @@ func TestImportSendsBatchesAndGivesEqualLinesEqualIDs(t *testing.T) {
 	}
 	first := batches
 	batches = nil
-	run{server: s.URL, stdin: lines.String()}.ok(t, "event", "import", "-", "--site", "s2")
+	run{server: s.URL, stdin: lines.String()}.ok(t, "event", "import", "-", "--site", second)
 	ids := map[string]bool{}
 	for b := range first {
 		for i, e := range first[b] {
@@ -66,7 +67,7 @@ func TestImportSendsBatchesAndGivesEqualLinesEqualIDs(t *testing.T) {
 		t.Errorf("%d different ids", len(ids))
 	}
 	batches = nil
-	run{server: s.URL, stdin: lines.String()}.ok(t, "event", "import", "-", "--site", "s3")
+	run{server: s.URL, stdin: lines.String()}.ok(t, "event", "import", "-", "--site", third)
 	if *batches[1][0].EventId == *first[1][0].EventId {
 		t.Error("the same line of another site has the same id")
 	}

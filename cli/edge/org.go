@@ -22,7 +22,7 @@ func (s *session) orgs() *cobra.Command {
 				return c.API.ListOrgs(ctx, &edgeapi.ListOrgsParams{Limit: p.Limit, Cursor: p.Cursor})
 			}),
 		s.show(
-			"org", "org",
+			"org", "ORG", "org",
 			func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetOrg(ctx, c.Args[0]) },
 		),
 		s.Object(verb.Verb{
@@ -33,6 +33,7 @@ func (s *session) orgs() *cobra.Command {
 		}),
 		s.delete(
 			"org",
+			"ORG",
 			"org",
 			" and its tokens (its sites stay)",
 			func(ctx context.Context, c *call) (*http.Response, error) {

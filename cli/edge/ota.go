@@ -11,10 +11,10 @@ import (
 )
 
 func (s *session) ota() *cobra.Command {
-	cmd := verb.Group("ota", "Over-the-air updates of single devices", "  mainstay edge ota status DEVICE")
+	cmd := verb.Group("ota", "Over-the-air updates of single devices", "  mainstay edge ota status pump-1")
 	cmd.AddCommand(s.otaRequest(), s.Object(verb.Verb{
 		Use: "status DEVICE", Short: "Show a device's current update and how far it is",
-		Example: "  mainstay edge ota status DEVICE",
+		Example: "  mainstay edge ota status pump-1",
 	}, func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetOTA(ctx, c.Args[0]) }))
 	return cmd
 }
@@ -37,14 +37,12 @@ func (s *session) otaRequest() *cobra.Command {
 	var a artifactFlags
 	var force bool
 	cmd := s.Object(verb.Verb{
-		Use:   "request DEVICE",
-		Short: "Ask a device to update; takes the place of an earlier request",
-		Example: "  mainstay edge ota request DEVICE --version 2.1.0 --url https://files.example.com/fw-2.1.0.bin \\\n" +
+		Required: []string{"version", "url", "sha256"},
+		Use:      "request DEVICE",
+		Short:    "Ask a device to update; takes the place of an earlier request",
+		Example: "  mainstay edge ota request pump-1 --version 2.1.0 --url https://files.example.com/fw-2.1.0.bin \\\n" +
 			"    --sha256 $(sha256sum fw-2.1.0.bin | cut -d' ' -f1)",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		if err := c.Required("version", "url", "sha256"); err != nil {
-			return nil, err
-		}
 		return c.API.RequestOTA(ctx, c.Args[0], edgeapi.OTAInput{Version: a.version, Url: a.url, Sha256: a.sha256,
 			Size: verb.Given(c, "size", a.size), Force: verb.Given(c, "force", force)})
 	})

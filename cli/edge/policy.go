@@ -18,13 +18,13 @@ func (s *session) policies() *cobra.Command {
 	cmd.AddCommand(
 		s.policyList(),
 		s.show(
-			"policy", "policy pack",
+			"policy", "POLICY", "policy pack",
 			func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetPolicyPack(ctx, c.Args[0]) },
 		),
 		s.policyCreate(),
 		s.policyUpdate(),
 		s.policyCheck(),
-		s.delete("policy", "policy pack", "", func(ctx context.Context, c *call) (*http.Response, error) {
+		s.delete("policy", "POLICY", "policy pack", "", func(ctx context.Context, c *call) (*http.Response, error) {
 			return c.API.DeletePolicyPack(ctx, c.Args[0])
 		}),
 	)
@@ -35,7 +35,7 @@ func policyColumns() output.Columns[edgeapi.PolicyPack] {
 	return output.Columns[edgeapi.PolicyPack]{
 		Heads: []string{"ID", "NAME", "SITE", "ENABLED", "VERSION", "ALLOWED IMAGES"},
 		Row: func(v edgeapi.PolicyPack) []any {
-			return []any{v.Id, v.Name, v.SiteId, v.Enabled, v.Version, v.AllowedImages}
+			return []any{v.Id, v.Name, siteRef(v.SiteId), v.Enabled, v.Version, v.AllowedImages}
 		},
 	}
 }
@@ -55,7 +55,7 @@ func (s *session) policyCreate() *cobra.Command {
 		Use:   "create NAME",
 		Short: "Allow images, for one site or for the whole fleet",
 		Example: "  mainstay edge policy create base --image 'registry.example.com/*' --image 'docker.io/library/nginx:*'\n" +
-			"  mainstay edge policy create trial --site ID --image '*' --enabled=false",
+			"  mainstay edge policy create trial --site plant-7 --image '*' --enabled=false",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
 		return c.API.CreatePolicyPack(ctx, edgeapi.PolicyPackInput{Name: c.Args[0], SiteId: verb.Given(c, "site", site),
 			AllowedImages: verb.Given(c, "image", images), Enabled: verb.Given(c, "enabled", enabled)})
@@ -71,7 +71,7 @@ func (s *session) policyCheck() *cobra.Command {
 	var site string
 	cmd := s.Object(verb.Verb{
 		Use: "check IMAGE", Short: "Try an image against the policy packs",
-		Example: "  mainstay edge policy check ghcr.io/acme/app:1.2 --site ID",
+		Example: "  mainstay edge policy check ghcr.io/acme/app:1.2 --site plant-7",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
 		return c.API.CheckImage(ctx, edgeapi.ImageCheck{Image: c.Args[0], SiteId: verb.Given(c, "site", site)})
 	})
@@ -86,9 +86,9 @@ func (s *session) policyUpdate() *cobra.Command {
 	var images []string
 	var enabled bool
 	cmd := s.Object(verb.Verb{
-		Use:     "update ID",
+		Use:     "update POLICY",
 		Short:   "Change a policy pack; what no flag names stays",
-		Example: "  mainstay edge policy update ID --image 'registry.example.com/*'\n  mainstay edge policy update ID --enabled=false",
+		Example: "  mainstay edge policy update base --image 'registry.example.com/*'\n  mainstay edge policy update base --enabled=false",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
 		return c.API.PatchPolicyPack(ctx, c.Args[0], edgeapi.PolicyPackPatch{Name: verb.Given(c, "name", name),
 			AllowedImages: verb.Given(c, "image", images), Enabled: verb.Given(c, "enabled", enabled)})

@@ -16,7 +16,7 @@ func (s *session) routes() *cobra.Command {
 	cmd.AddCommand(
 		s.routeList(),
 		s.show(
-			"route", "route",
+			"route", "ROUTE", "route",
 			func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetRoute(ctx, c.Args[0]) },
 		),
 		s.routeCreate(),
@@ -25,6 +25,7 @@ func (s *session) routes() *cobra.Command {
 		s.routeSwitch("disable", "Stop delivery over a route; what is pending becomes dead letters", false),
 		s.delete(
 			"route",
+			"ROUTE",
 			"route",
 			" (its pending deliveries become dead letters)",
 			func(ctx context.Context, c *call) (*http.Response, error) {
@@ -46,7 +47,7 @@ func (s *session) routeList() *cobra.Command {
 		Heads: []string{"ID", "NAME", "TOPIC", "SITE", "METHOD", "TARGET", "ENABLED", "DELIVERY", "LAST ERROR"},
 		Row: func(v edgeapi.Route) []any {
 			return []any{
-				v.Id, v.Name, v.Topic, v.SiteId, v.Method, v.TargetUrl, v.Enabled, v.Delivery.State,
+				v.Id, v.Name, v.Topic, siteRef(v.SiteId), v.Method, v.TargetUrl, v.Enabled, v.Delivery.State,
 				v.Delivery.LastError,
 			}
 		},
@@ -77,14 +78,12 @@ func (s *session) routeCreate() *cobra.Command {
 	var f routeFlags
 	var disabled bool
 	cmd := s.Object(verb.Verb{
-		Use:   "create NAME",
-		Short: "Deliver matching events to an HTTP target; prints the signing secret (shown this once)",
+		Required: []string{"topic", "url"},
+		Use:      "create NAME",
+		Short:    "Deliver matching events to an HTTP target; prints the signing secret (shown this once)",
 		Example: `  mainstay edge route create alarms --topic 'alarm.*' --url https://hooks.example.com/alarms
-  mainstay edge route create one-site --topic '*' --site ID --url http://10.0.0.7:9000/in --retry-max 10 --disabled`,
+  mainstay edge route create one-site --topic '*' --site plant-7 --url http://10.0.0.7:9000/in --retry-max 10 --disabled`,
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
-		if err := c.Required("topic", "url"); err != nil {
-			return nil, err
-		}
 		return c.API.CreateRoute(ctx, edgeapi.RouteInput{
 			Name:           c.Args[0],
 			Topic:          f.topic,
@@ -105,8 +104,8 @@ func (s *session) routeCreate() *cobra.Command {
 func (s *session) routeUpdate() *cobra.Command {
 	var f routeFlags
 	cmd := s.Object(verb.Verb{
-		Use: "update ID", Short: "Change a route; what no flag names stays",
-		Example: "  mainstay edge route update ID --url https://hooks.example.com/v2 --retry-max 10",
+		Use: "update ROUTE", Short: "Change a route; what no flag names stays",
+		Example: "  mainstay edge route update alarms --url https://hooks.example.com/v2 --retry-max 10",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
 		return c.API.PatchRoute(ctx, c.Args[0], edgeapi.RoutePatch{
 			Name:           verb.Given(c, "name", f.name),
@@ -125,7 +124,7 @@ func (s *session) routeUpdate() *cobra.Command {
 }
 
 func (s *session) routeSwitch(name, short string, enabled bool) *cobra.Command {
-	return s.Object(verb.Verb{Use: name + " ID", Short: short, Example: "  mainstay edge route " + name + " ID"},
+	return s.Object(verb.Verb{Use: name + " ROUTE", Short: short, Example: "  mainstay edge route " + name + " ROUTE"},
 		func(ctx context.Context, c *call) (*http.Response, error) {
 			return c.API.PatchRoute(ctx, c.Args[0], edgeapi.RoutePatch{Enabled: &enabled})
 		})

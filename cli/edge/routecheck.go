@@ -13,9 +13,9 @@ import (
 func (s *session) routeTest() *cobra.Command {
 	var data string
 	cmd := s.Command(verb.Verb{
-		Use: "test ID", Short: "Send one made-up event to a route's target now, once",
+		Use: "test ROUTE", Short: "Send one made-up event to a route's target now, once",
 		Long:    "Send one made-up event to a route's target now, once. Fails when the target does not accept it.",
-		Example: "  mainstay edge route test ID\n  mainstay edge route test ID --data '{\"hello\": true}'",
+		Example: "  mainstay edge route test alarms\n  mainstay edge route test alarms --data '{\"hello\": true}'",
 	}, func(ctx context.Context, c *call) error {
 		var body edgeapi.RouteTest
 		if c.Cmd.Flags().Changed("data") {
@@ -45,8 +45,8 @@ func (s *session) routeTest() *cobra.Command {
 func (s *session) routeStats() *cobra.Command {
 	var minutes int
 	cmd := s.Command(verb.Verb{
-		Use: "stats ID", Short: "Show how delivery over a route goes",
-		Example: "  mainstay edge route stats ID --minutes 240",
+		Use: "stats ROUTE", Short: "Show how delivery over a route goes",
+		Example: "  mainstay edge route stats alarms --minutes 240",
 	}, func(ctx context.Context, c *call) error {
 		a, err := c.Send(c.API.GetRouteStats(ctx, c.Args[0], &edgeapi.GetRouteStatsParams{Minutes: &minutes}))
 		if err != nil {

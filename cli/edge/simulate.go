@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/edge/simulator"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/terminal"
 	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/kit/rest"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
@@ -102,13 +102,12 @@ func fleetClient(c *call, workers int) (*edgeapi.Client, error) {
 
 // simulate runs the fleet, prints its status periodically, and finally a summary.
 func simulate(ctx context.Context, c *call, cfg simulator.Config) error {
-	stderr := c.Cmd.ErrOrStderr()
-	live, every := output.IsTerminal(stderr), 10*time.Second
-	log := stderr
-	if live {
-		every, log = time.Second, overLine{stderr}
+	every := 10 * time.Second
+	status := terminal.NewStatus(c.Cmd.ErrOrStderr())
+	if status.Live() {
+		every = time.Second
 	}
-	cfg.Log = slog.New(slog.NewTextHandler(log, nil))
+	cfg.Log = slog.New(slog.NewTextHandler(status, nil))
 	fleet := simulator.New(cfg)
 	done := make(chan error, 1)
 	go func() { done <- fleet.Run(ctx) }()
@@ -117,32 +116,17 @@ func simulate(ctx context.Context, c *call, cfg simulator.Config) error {
 	for last := fleet.Stats(); ; {
 		select {
 		case err := <-done:
-			if live {
-				_, _ = fmt.Fprint(stderr, "\r\x1b[K")
-			}
+			status.Close()
 			if err != nil {
 				return fmt.Errorf("the first site could not enroll: %w", err)
 			}
 			return c.Out.Value(fleet.Stats())
 		case <-ticker.C:
 			now := fleet.Stats()
-			line := simulationLine(last, now, every)
-			if live {
-				_, _ = fmt.Fprint(stderr, "\r\x1b[K"+line)
-			} else {
-				_, _ = fmt.Fprintln(stderr, line)
-			}
+			status.Set(simulationLine(last, now, every))
 			last = now
 		}
 	}
-}
-
-// overLine overwrites the status line of the fleet, which is then redrawn.
-type overLine struct{ w io.Writer }
-
-func (o overLine) Write(b []byte) (int, error) {
-	n, err := o.w.Write(append([]byte("\r\x1b[K"), b...))
-	return max(n-len("\r\x1b[K"), 0), err
 }
 
 // simulationLine returns a one-line status of the fleet.

@@ -13,20 +13,21 @@ import (
 
 func (s *session) sites() *cobra.Command {
 	cmd := verb.Group(
-		"site", "Sites: enroll, list, label, revoke",
+		"site", "Sites: enroll, list, label, update, revoke",
 		"  mainstay edge site list\n  mainstay edge site enroll plant-7", "sites",
 	)
 	cmd.AddCommand(
 		s.siteList(),
 		s.show(
-			"site", "site",
+			"site", "SITE", "site",
 			func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetSite(ctx, c.Args[0]) },
 		),
 		s.siteEnroll(),
 		s.siteLabel(),
-		s.siteRename(),
+		s.siteUpdate(),
+		verb.Old("rename SITE NAME", s.siteRename()),
 		s.siteRevoke(),
-		s.delete("site", "site", " with its devices", func(ctx context.Context, c *call) (*http.Response, error) {
+		s.delete("site", "SITE", "site", " with its devices", func(ctx context.Context, c *call) (*http.Response, error) {
 			return c.API.DeleteSite(ctx, c.Args[0])
 		}),
 	)
@@ -54,10 +55,23 @@ func (s *session) siteList() *cobra.Command {
 	return cmd
 }
 
+func (s *session) siteUpdate() *cobra.Command {
+	var name string
+	cmd := s.Object(verb.Verb{
+		Use: "update SITE", Short: "Change a site's name", Required: []string{"name"},
+		Example: "  mainstay edge site update plant-7 --name plant-8",
+	}, func(ctx context.Context, c *call) (*http.Response, error) {
+		return c.API.PatchSite(ctx, c.Args[0], edgeapi.SitePatch{Name: &name})
+	})
+	cmd.Flags().StringVar(&name, "name", "", "another name (required)")
+	return cmd
+}
+
+// siteRename is what update was before.
 func (s *session) siteRename() *cobra.Command {
 	return s.Object(verb.Verb{
-		Use: "rename ID NAME", Short: "Give a site another name",
-		Example: "  mainstay edge site rename ID plant-8",
+		Use: "rename SITE NAME", Short: "Give a site another name",
+		Example: "  mainstay edge site update plant-7 --name plant-8",
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
 		return c.API.PatchSite(ctx, c.Args[0], edgeapi.SitePatch{Name: &c.Args[1]})
 	})
@@ -65,9 +79,9 @@ func (s *session) siteRename() *cobra.Command {
 
 func (s *session) siteRevoke() *cobra.Command {
 	return s.Remove(verb.Verb{
-		Use: "revoke ID", Short: "Shut a site out for good",
+		Use: "revoke SITE", Short: "Shut a site out for good",
 		Long:    "Shut a site out for good: its token stops at once and its certificates enter the revocation list.",
-		Example: "  mainstay edge site revoke ID\n  mainstay edge site revoke ID --yes",
+		Example: "  mainstay edge site revoke plant-7\n  mainstay edge site revoke plant-7 --yes",
 	}, "Revoke site %s for good?", "Revoked site %s.", func(ctx context.Context, c *call) (*http.Response, error) {
 		return c.API.RevokeSite(ctx, c.Args[0])
 	})

@@ -15,12 +15,16 @@ import (
 
 func (s *session) siteLabel() *cobra.Command {
 	return s.Object(verb.Verb{
-		Use: "label ID LABEL...", Short: "Set labels (key=value) and remove them (key-)",
+		Use: "label SITE LABEL...", Short: "Set labels (key=value) and remove them (key-)",
 		Long: `Set labels (key=value) and remove them (key-); the others stay.
 
 The API replaces all labels at once, so this reads them first: of two people who label the same site in the same
 moment, one may undo the other's change.`,
-		Example: "  mainstay edge site label ID region=eu tier=gold\n  mainstay edge site label ID tier-",
+		Example: "  mainstay edge site label plant-7 region=eu tier=gold\n  mainstay edge site label plant-7 tier-",
+		Check: func(_ *cobra.Command, args []string) error {
+			_, err := labelChange(args[1:])
+			return err
+		},
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
 		change, err := labelChange(c.Args[1:])
 		if err != nil {

@@ -58,6 +58,18 @@ func TestTheServerMayComeFromTheEnvironment(t *testing.T) {
 	}
 }
 
+func TestAServerThatIsNoURLIsNamedByWhatGaveIt(t *testing.T) {
+	t.Parallel()
+	for want, r := range map[string]run{
+		"--server must be a URL":    {server: "nonsense", env: map[string]string{"EDGE_SERVER": "ftp://x"}},
+		"EDGE_SERVER must be a URL": {env: map[string]string{"EDGE_SERVER": "ftp://x"}},
+	} {
+		if got := r.do(t, "whoami"); got.code != 2 || !strings.Contains(got.err, want) {
+			t.Errorf("%d %s, want %q", got.code, got.err, want)
+		}
+	}
+}
+
 func TestTheDevelopersCredentialsGoToThisMachineOnly(t *testing.T) {
 	t.Parallel()
 	dir := withCredentials(t, "this is no JSON, so reading it would fail")

@@ -12,11 +12,11 @@ import (
 )
 
 func (s *session) twins() *cobra.Command {
-	cmd := verb.Group("twin", "Device twins: desired and reported state", "  mainstay edge twin show DEVICE", "twins")
+	cmd := verb.Group("twin", "Device twins: desired and reported state", "  mainstay edge twin show pump-1", "twins")
 	cmd.AddCommand(
 		s.twinList(),
 		s.show(
-			"twin", "twin, by its device's id",
+			"twin", "DEVICE", "twin, by its device's id",
 			func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetTwin(ctx, c.Args[0]) },
 		),
 		s.twinSet(),
@@ -29,7 +29,7 @@ func twinColumns() output.Columns[edgeapi.Twin] {
 	return output.Columns[edgeapi.Twin]{
 		Heads: []string{"DEVICE", "SITE", "DESIRED", "REPORTED", "UPDATED", "DESIRED STATE"},
 		Row: func(v edgeapi.Twin) []any {
-			return []any{v.DeviceId, v.SiteId, v.DesiredVersion, v.ReportedVersion, v.UpdatedAt, v.Desired}
+			return []any{v.DeviceId, siteRef(v.SiteId), v.DesiredVersion, v.ReportedVersion, v.UpdatedAt, v.Desired}
 		},
 	}
 }
@@ -38,7 +38,7 @@ func (s *session) twinList() *cobra.Command {
 	var site string
 	cmd := verb.List(
 		s.Session,
-		verb.Verb{Use: "list", Short: "List twins", Example: "  mainstay edge twin list --site ID"},
+		verb.Verb{Use: "list", Short: "List twins", Example: "  mainstay edge twin list --site plant-7"},
 		twinColumns(),
 		func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
 			return c.API.ListTwins(
@@ -54,12 +54,12 @@ func (s *session) twinSet() *cobra.Command {
 	var data, ifMatch string
 	var expected int64
 	cmd := s.Object(verb.Verb{
-		Use: "set ID", Short: "Replace a device's desired state, except its update",
+		Use: "update DEVICE", Aliases: []string{"set"}, Short: "Replace a device's desired state, except its update",
 		Long: `Replace a device's desired state, except "ota", which 'mainstay edge ota request' sets.
 
 --expected-version and --if-match make sure that nobody else has changed it since you read it.`,
-		Example: `  mainstay edge twin set DEVICE --data '{"interval": 30}'
-  mainstay edge twin set DEVICE --data @desired.json --expected-version 4`,
+		Example: `  mainstay edge twin update pump-1 --data '{"interval": 30}'
+  mainstay edge twin update pump-1 --data @desired.json --expected-version 4`,
 	}, func(ctx context.Context, c *call) (*http.Response, error) {
 		desired, err := c.JSON("data", data)
 		if err != nil {

@@ -21,14 +21,19 @@ type commands struct{ *daemon.Session }
 func New(env client.Environment) *cobra.Command {
 	cmd := verb.Group(
 		"fleet", "Hosts with hypervisor daemons, together: nodes, placement, VMs",
-		"  mainstay fleet nodes\n  mainstay fleet create web --image debian-12 --selector disk=nvme\n  mainstay fleet vms",
+		"  mainstay fleet node list\n  mainstay fleet vm create web --image debian-12 --selector disk=nvme\n"+
+			"  mainstay fleet vm list",
 	)
-	cmd.Long = `Hosts with hypervisor daemons, together: --url is the daemon that is their registry.
+	cmd.Long = `Hosts with hypervisor daemons, together: --server is the daemon that is their registry.
 
 ` + daemon.TokenHelp
 	s := commands{daemon.NewSession(env, cmd)}
 	cmd.AddCommand(
-		s.nodes(), s.node(), s.cordon(), s.uncordon(), s.capacity(), s.vms(), s.create(), s.delete(), s.deregister(),
+		s.nodes(), s.vms(), s.capacity(),
+		verb.Old("nodes", s.nodeList()), verb.Old("cordon NODE", s.cordon()), verb.Old("uncordon NODE", s.uncordon()),
+		verb.Old("deregister NODE", s.nodeDelete()), verb.Old("vms", s.vmList()), verb.Old("create NAME", s.vmCreate()),
+		verb.Old("delete NODE VM", s.vmDelete()),
 	)
+	s.Complete(cmd)
 	return cmd
 }

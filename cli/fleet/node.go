@@ -14,12 +14,28 @@ import (
 )
 
 func (s commands) nodes() *cobra.Command {
+	cmd := verb.Group(
+		"node", "Hosts: list, show, cordon, delete", "  mainstay fleet node list\n  mainstay fleet node cordon host-3",
+	)
+	show := s.nodeShow()
+	cmd.AddCommand(s.nodeList(), show, s.cordon(), s.uncordon(), s.nodeDelete())
+	// Before there were verbs, "node NODE" showed a host.
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 && len(verb.Suggestions(cmd, args[0])) == 0 {
+			return show.RunE(cmd, args)
+		}
+		return verb.Subcommands(cmd, args)
+	}
+	return cmd
+}
+
+func (s commands) nodeList() *cobra.Command {
 	return verb.List(
 		s.Session,
 		verb.Verb{
-			Use:     "nodes",
+			Use:     "list",
 			Short:   "List the hosts of the fleet, by name",
-			Example: "  mainstay fleet nodes\n  mainstay fleet nodes -o json",
+			Example: "  mainstay fleet node list\n  mainstay fleet node list -o json",
 		},
 		output.Columns[hypervisorapi.Node]{
 			Heads: []string{
@@ -52,8 +68,8 @@ func state(v hypervisorapi.Node) string {
 	return "healthy"
 }
 
-func (s commands) node() *cobra.Command {
-	return s.Object(verb.Verb{Use: "node NODE", Short: "Show one host", Example: "  mainstay fleet node host-3"},
+func (s commands) nodeShow() *cobra.Command {
+	return s.Object(verb.Verb{Use: "show NODE", Short: "Show one host", Example: "  mainstay fleet node show host-3"},
 		func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
 			return c.API.GetNode(ctx, c.Args[0])
 		})
@@ -64,7 +80,7 @@ func (s commands) cordon() *cobra.Command {
 		verb.Verb{
 			Use:     "cordon NODE",
 			Short:   "Place nothing new on a host unless it is named",
-			Example: "  mainstay fleet cordon host-3",
+			Example: "  mainstay fleet node cordon host-3",
 		},
 		"Nothing new is placed on %s.",
 		func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
@@ -78,7 +94,7 @@ func (s commands) uncordon() *cobra.Command {
 		verb.Verb{
 			Use:     "uncordon NODE",
 			Short:   "Place VMs on a host again",
-			Example: "  mainstay fleet uncordon host-3",
+			Example: "  mainstay fleet node uncordon host-3",
 		},
 		"VMs are placed on %s again.",
 		func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
@@ -87,13 +103,14 @@ func (s commands) uncordon() *cobra.Command {
 	)
 }
 
-func (s commands) deregister() *cobra.Command {
+func (s commands) nodeDelete() *cobra.Command {
 	return s.Remove(verb.Verb{
-		Use:   "deregister NODE",
-		Short: "Forget a host; its VMs keep running",
+		Use:     "delete NODE",
+		Aliases: []string{"deregister"},
+		Short:   "Forget a host; its VMs keep running",
 		Long: `Forget a host. Its VMs keep running. Its next heartbeat registers it again, so stop its daemon first, or start it
 without --registry.`,
-		Example: "  mainstay fleet deregister host-3 --yes",
+		Example: "  mainstay fleet node delete host-3 --yes",
 	}, "Forget the host %s?", "Forgot the host %s.", func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
 		return c.API.DeregisterNode(ctx, c.Args[0])
 	})

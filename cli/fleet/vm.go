@@ -29,37 +29,53 @@ func columns() output.Columns[hypervisorapi.FleetVM] {
 }
 
 func (s commands) vms() *cobra.Command {
+	cmd := verb.Group(
+		"vm", "VMs of all hosts: list, create, delete", "  mainstay fleet vm list\n  mainstay fleet vm create web --image demo",
+	)
+	cmd.AddCommand(s.vmList(), s.vmCreate(), s.vmDelete())
+	return cmd
+}
+
+func (s commands) vmList() *cobra.Command {
 	var node string
+	var limit verb.Limit
 	cmd := s.Command(verb.Verb{
-		Use:     "vms",
+		Use:     "list",
 		Short:   "List the VMs of all hosts, or of one",
 		Long:    "List the VMs of all hosts that answer in time, or of one. Hosts that do not answer are told of; the exit code is 1 then.",
-		Example: "  mainstay fleet vms\n  mainstay fleet vms --node host-3 -o json",
+		Example: "  mainstay fleet vm list\n  mainstay fleet vm list --node host-3 -o json",
+		Check:   limit.Check,
 	}, func(ctx context.Context, c *daemon.Call) error {
 		if node != "" {
 			items, err := daemon.Decode[[]json.RawMessage](c.Send(c.API.ListNodeVMs(ctx, node)))
 			if err != nil {
 				return err
 			}
-			return table(c, items)
+			return table(c, items, &limit)
 		}
-		return all(ctx, c)
+		return all(ctx, c, &limit)
 	})
 	cmd.Flags().StringVar(&node, "node", "", "only those of this host")
+	limit.AddFlags(cmd)
 	return cmd
 }
 
-func table(c *daemon.Call, items []json.RawMessage) error {
+// table prints a list, which the API does not split into pages.
+func table(c *daemon.Call, items []json.RawMessage, limit *verb.Limit) error {
 	l := output.NewList(c.Out, columns())
-	if err := l.Page(items); err != nil {
+	some := limit.Of(items)
+	if err := l.Page(some); err != nil {
 		return err
+	}
+	if len(some) < len(items) {
+		c.More()
 	}
 	return l.Close()
 }
 
 // all lists the VMs of all hosts. It reports unreachable hosts, so that their VMs are not mistaken
 // for missing ones.
-func all(ctx context.Context, c *daemon.Call) error {
+func all(ctx context.Context, c *daemon.Call, limit *verb.Limit) error {
 	a, err := c.Send(c.API.ListFleetVMs(ctx))
 	v, err := daemon.Decode[struct {
 		Items       []json.RawMessage `json:"items"`
@@ -71,7 +87,13 @@ func all(ctx context.Context, c *daemon.Call) error {
 	if err != nil {
 		return err
 	}
-	if err := c.Out.ObjectAs(a.Body, func() error { return table(c, v.Items) }); err != nil {
+	list := func() error { return table(c, v.Items, limit) }
+	if c.Out.Short() {
+		err = list() // the VMs, not the answer that holds them
+	} else {
+		err = c.Out.ObjectAs(a.Body, list)
+	}
+	if err != nil {
 		return err
 	}
 	for _, u := range v.Unreachable {
@@ -80,13 +102,13 @@ func all(ctx context.Context, c *daemon.Call) error {
 	if n := len(v.Unreachable); n > 0 {
 		return exit.Hinted(
 			fmt.Errorf("the list is not complete: %d of the hosts did not answer", n),
-			"'mainstay fleet nodes' shows when each was last heard of",
+			"'mainstay fleet node list' shows when each was last heard of",
 		)
 	}
 	return nil
 }
 
-func (s commands) create() *cobra.Command {
+func (s commands) vmCreate() *cobra.Command {
 	var flags spec.Flags
 	var on string
 	var selector verb.Pairs
@@ -95,8 +117,8 @@ func (s commands) create() *cobra.Command {
 		Short: "Make a VM on the host with most room, or on one that is named",
 		Long: `Make a VM on the host with most room among those that are healthy, are not cordoned and have the labels of --selector; or
 with --on on that host, even if it is cordoned. It is stopped unless --start is given.`,
-		Example: "  mainstay fleet create web --image debian-12 --vcpus 2 --memory 2G --start\n" +
-			"  mainstay fleet create web --image debian-12 --selector disk=nvme --selector rack=a\n  mainstay fleet create web --file web.yaml --on host-3",
+		Example: "  mainstay fleet vm create web --image debian-12 --vcpus 2 --memory 2G --start\n" +
+			"  mainstay fleet vm create web --image debian-12 --selector disk=nvme --selector rack=a\n  mainstay fleet vm create web --file web.yaml --on host-3",
 	}, func(ctx context.Context, c *daemon.Call) error {
 		request, err := fleetSpec(c, &flags)
 		if err != nil {
@@ -139,11 +161,24 @@ func fleetSpec(c *daemon.Call, flags *spec.Flags) (request hypervisorapi.FleetVM
 	return request, json.Unmarshal(raw, &request)
 }
 
-func (s commands) delete() *cobra.Command {
+func (s commands) vmDelete() *cobra.Command {
 	return s.Remove(verb.Verb{
-		Use: "delete NODE ID", Short: "Stop a VM of a host at once and remove it with its disks",
-		Example: "  mainstay fleet delete host-3 01a1ffb2-9bef-7321-a91e-62ae3461c2bb --yes",
+		Use: "delete NODE VM", Short: "Stop a VM of a host at once and remove it with its disks",
+		Example: "  mainstay fleet vm delete host-3 web\n  mainstay fleet vm delete host-3 web --yes",
 	}, "Delete the VM %s with its disks and snapshots?", "Deleted the VM %s.", func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
-		return c.Slow.DeleteFleetVM(ctx, c.Args[0], c.Args[1])
+		on := c.Args[0]
+		vm, err := c.Find(ctx, &verb.Kind[*hypervisorapi.Client]{
+			What: "VM on " + on, Listed: "mainstay fleet vm list",
+			List: func(ctx context.Context, c *daemon.Call, _ verb.Page) (*http.Response, error) {
+				return c.API.ListNodeVMs(ctx, on)
+			},
+			Object: verb.As(&daemon.Service, func(vm hypervisorapi.FleetVM) verb.Object {
+				return verb.Object{ID: vm.Id, Name: vm.Name, Owner: fmt.Sprintf("tenant %q", vm.Tenant)}
+			}),
+		}, c.Args[1], true)
+		if err != nil {
+			return nil, err
+		}
+		return c.Slow.DeleteFleetVM(ctx, on, vm.ID)
 	})
 }

@@ -38,15 +38,15 @@ for clouds, which is downloaded once (27 MB) unless 'make run' or apt has done s
 	}, added)
 }
 
-func (s commands) add() *cobra.Command {
+func (s commands) create() *cobra.Command {
 	var kernel, initrd, kernelArgs, signature string
 	cmd := daemon.Operation(s.Session, verb.Verb{
-		Use:   "add NAME [PATH]",
+		Use: "create NAME [PATH]", Aliases: []string{"add"},
 		Short: "Take in an image that lies on the daemon's host",
-		Long: `Add an image from a file on the daemon's host: PATH is a disk image, or a folder with the root file system of
+		Long: `Make an image of a file on the daemon's host: PATH is a disk image, or a folder with the root file system of
 sandboxes. For a guest that boots without a disk, give --kernel and --initrd instead. Paths are absolute paths on the
 host.`,
-		Example: "  mainstay image add debian-12 /srv/images/debian-12.qcow2\n  mainstay image add tiny --kernel /boot/vmlinuz --initrd /boot/initrd.img --kernel-args console=ttyS0",
+		Example: "  mainstay image create debian-12 /srv/images/debian-12.qcow2\n  mainstay image create tiny --kernel /boot/vmlinuz --initrd /boot/initrd.img --kernel-args console=ttyS0",
 	}, func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
 		request := hypervisorapi.ImageSpec{
 			Name:       c.Args[0],

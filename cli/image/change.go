@@ -19,7 +19,7 @@ const exportMode = 0o644
 func (s commands) clone() *cobra.Command {
 	return s.Change(
 		verb.Verb{
-			Use:     "clone NAME NEW",
+			Use:     "clone IMAGE NEW",
 			Short:   "Give an image a second name, with switches of its own",
 			Example: "  mainstay image clone debian-12 web-base",
 		},
@@ -33,9 +33,9 @@ func (s commands) clone() *cobra.Command {
 func (s commands) rename() *cobra.Command {
 	return s.Change(
 		verb.Verb{
-			Use:     "rename NAME NEW",
+			Use:     "rename IMAGE NEW",
 			Short:   "Change an image's name",
-			Example: "  mainstay image rename debian-12 debian-12.5",
+			Example: "  mainstay image update debian-12 --name debian-12.5",
 		},
 		"The image is %s now.",
 		func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
@@ -44,10 +44,58 @@ func (s commands) rename() *cobra.Command {
 	)
 }
 
+func (s commands) update() *cobra.Command {
+	var name string
+	var readOnly bool
+	cmd := s.Command(verb.Verb{
+		Use: "update IMAGE", Short: "Change an image's name, or protect it against change and removal",
+		Example: "  mainstay image update debian-12 --name debian-12.5\n  mainstay image update debian-12 --read-only\n" +
+			"  mainstay image update debian-12 --read-only=false",
+		Check: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed("name") && !cmd.Flags().Changed("read-only") {
+				return exit.Usagef("nothing is to be changed: give --name or --read-only")
+			}
+			return nil
+		},
+	}, func(ctx context.Context, c *daemon.Call) error {
+		image := c.Args[0]
+		var a daemon.Answer
+		rename := func() (err error) {
+			if !c.Cmd.Flags().Changed("name") {
+				return nil
+			}
+			if a, err = c.Send(c.API.RenameImage(ctx, image, hypervisorapi.NewName{Name: name})); err == nil {
+				image = name
+			}
+			return err
+		}
+		protect := func() (err error) {
+			if c.Cmd.Flags().Changed("read-only") {
+				a, err = c.Send(c.API.SetImageReadOnly(ctx, image, hypervisorapi.ReadOnly{ReadOnly: readOnly}))
+			}
+			return err
+		}
+		// An image that is read-only cannot be renamed.
+		steps := []func() error{protect, rename}
+		if readOnly {
+			steps = []func() error{rename, protect}
+		}
+		for _, step := range steps {
+			if err := step(); err != nil {
+				return err
+			}
+		}
+		return c.Done(a, "Changed the image %s.", image)
+	})
+	cmd.Flags().StringVar(&name, "name", "", "another name")
+	cmd.Flags().BoolVar(&readOnly, "read-only", false, "protect it against change and removal; with =false, lift that")
+	return cmd
+}
+
 func (s commands) lock() *cobra.Command {
 	return s.Change(
 		verb.Verb{
-			Use:     "lock NAME",
+			Use:     "lock IMAGE",
 			Short:   "Let no new VM be made of an image",
 			Example: "  mainstay image lock debian-11",
 		},
@@ -61,7 +109,7 @@ func (s commands) lock() *cobra.Command {
 func (s commands) unlock() *cobra.Command {
 	return s.Change(
 		verb.Verb{
-			Use:     "unlock NAME",
+			Use:     "unlock IMAGE",
 			Short:   "Let VMs be made of an image again",
 			Example: "  mainstay image unlock debian-11",
 		},
@@ -74,8 +122,8 @@ func (s commands) unlock() *cobra.Command {
 
 func (s commands) readOnly() *cobra.Command {
 	return s.Command(verb.Verb{
-		Use: "read-only NAME on|off", Short: "Protect an image against change and removal, or lift that",
-		Example: "  mainstay image read-only debian-12 on\n  mainstay image read-only debian-12 off",
+		Use: "read-only IMAGE on|off", Short: "Protect an image against change and removal, or lift that",
+		Example: "  mainstay image update debian-12 --read-only",
 	}, func(ctx context.Context, c *daemon.Call) error {
 		on, known := map[string]bool{"on": true, "off": false}[c.Args[1]]
 		if !known {
@@ -92,11 +140,11 @@ func (s commands) readOnly() *cobra.Command {
 	})
 }
 
-func (s commands) remove() *cobra.Command {
+func (s commands) delete() *cobra.Command {
 	return s.Remove(verb.Verb{
-		Use: "remove NAME", Short: "Remove an image; one that VMs are made of stays on disk until they are gone",
-		Example: "  mainstay image remove debian-11\n  mainstay image remove debian-11 --yes",
-	}, "Remove the image %s?", "Removed the image %s.", func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
+		Use: "delete IMAGE", Short: "Delete an image; one that VMs are made of stays on disk until they are gone",
+		Example: "  mainstay image delete debian-11\n  mainstay image delete debian-11 --yes",
+	}, "Delete the image %s?", "Deleted the image %s.", func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
 		return c.API.RemoveImage(ctx, c.Args[0])
 	})
 }
@@ -122,7 +170,7 @@ func (s commands) clean() *cobra.Command {
 func (s commands) export() *cobra.Command {
 	var force bool
 	cmd := s.Command(verb.Verb{
-		Use:     "export NAME FILE",
+		Use:     "export IMAGE FILE",
 		Short:   "Fetch the disk of an image as qcow2",
 		Example: "  mainstay image export debian-12 debian-12.qcow2\n  mainstay image export debian-12 - | zstd > debian-12.qcow2.zst",
 	}, func(ctx context.Context, c *daemon.Call) error {

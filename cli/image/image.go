@@ -26,19 +26,21 @@ type commands struct{ *daemon.Session }
 // New returns the command `image` with all commands below it.
 func New(env client.Environment) *cobra.Command {
 	cmd := verb.Group(
-		"image", "Images of virtual machines: build, add, import, export, protect",
+		"image", "Images of virtual machines: build, create, import, export, protect",
 		"  mainstay image build-demo\n  mainstay image import debian-12 debian-12-genericcloud-amd64.qcow2\n  mainstay image list",
 		"images",
 	)
 	cmd.Long = `Images of virtual machines: disks, kernels with an initial RAM disk, and root file systems of sandboxes, on the host
-whose hypervisor daemon answers at --url.
+whose hypervisor daemon answers at --server.
 
 ` + daemon.TokenHelp
 	s := commands{daemon.NewSession(env, cmd)}
 	cmd.AddCommand(
-		s.buildDemo(), s.add(), s.upload(), s.list(), s.show(), s.clone(), s.rename(), s.export(),
-		s.lock(), s.unlock(), s.readOnly(), s.remove(), s.clean(),
+		s.buildDemo(), s.create(), s.upload(), s.list(), s.show(), s.update(), s.clone(), s.export(),
+		s.lock(), s.unlock(), s.delete(), s.clean(),
+		verb.Old("rename IMAGE NEW", s.rename()), verb.Old("read-only IMAGE on|off", s.readOnly()),
 	)
+	s.Complete(cmd)
 	return cmd
 }
 
@@ -82,7 +84,7 @@ func signature(v hypervisorapi.Image) string {
 func (s commands) show() *cobra.Command {
 	return s.Object(
 		verb.Verb{
-			Use:     "show NAME",
+			Use:     "show IMAGE",
 			Short:   "Show one image",
 			Example: "  mainstay image show demo\n  mainstay image show demo -o yaml",
 		},

@@ -1,7 +1,10 @@
 package lb
 
 import (
+	"context"
+	"net"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/mainstay-infra/mainstay/api/lb"
@@ -12,10 +15,11 @@ import (
 // Service describes the load balancer to package client.
 var Service = client.Service{
 	Unit: "lb", Credential: "api_key",
-	Name: "the load balancer", Flag: "--server", Start: "'mainstay serve lb'",
+	Name: "the load balancer", Kind: "a load balancer", Title: "Mainstay load balancer",
+	Flag: "--server", Start: "'mainstay serve lb'",
 	Hints: map[int]string{
-		http.StatusNotFound:           "'mainstay lb backends' shows what there is",
-		http.StatusUnauthorized:       "give a key with --token, --token-file or LB_API_KEY",
+		http.StatusNotFound:           "'mainstay lb backend list' shows what there is",
+		http.StatusUnauthorized:       "give a key with --token, --token-file or LB_API_KEY; or log in with 'mainstay login lb'",
 		http.StatusForbidden:          "the key is a read-only one; changes need an admin key",
 		http.StatusServiceUnavailable: "'mainstay lb node' says what is wrong",
 	},
@@ -24,10 +28,29 @@ var Service = client.Service{
 var api = verb.API[*lbapi.Client]{
 	Service: &Service, New: lbapi.NewClient, BasePath: lbapi.BasePath, Default: "http://127.0.0.1:9870",
 	ServerEnv: []string{"LB_SERVER"}, TokenEnv: []string{"LB_API_KEY"}, OldTokenFileFlag: "api-key-file", Token: plainKey,
+	Kinds:  kinds,
 	Header: http.Header{"Content-Type": {"application/json"}}, // changes require it, even without a body
 }
 
 type call = verb.Call[*lbapi.Client]
+
+// kinds are what arguments name.
+var kinds = map[string]*verb.Kind[*lbapi.Client]{
+	"BACKEND": {
+		What: "backend", Listed: "mainstay lb backend list", AsTyped: true,
+		List: func(ctx context.Context, c *call, _ verb.Page) (*http.Response, error) {
+			return c.API.ListBackends(ctx)
+		},
+		Object: verb.As(&Service, func(b lbapi.BackendRow) verb.Object {
+			return verb.Object{ID: strconv.Itoa(b.Id), Name: net.JoinHostPort(b.Address, strconv.Itoa(b.Port))}
+		}),
+	},
+	"VIP": {
+		What: "VIP", Listed: "mainstay lb vip list", Flags: []string{"vip"}, AsTyped: true,
+		List:   func(ctx context.Context, c *call, _ verb.Page) (*http.Response, error) { return c.API.ListVIPs(ctx) },
+		Object: verb.As(&Service, func(v lbapi.VIP) verb.Object { return verb.Object{Name: v.Name} }),
+	},
+}
 
 const keysHelp = `
 The key is the one of --token, else the one in the file of --token-file, else the first of LB_API_KEY, else, when the

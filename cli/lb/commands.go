@@ -21,25 +21,10 @@ import (
 // Commands returns the commands to add to `mainstay lb`.
 func Commands(env client.Environment) []*cobra.Command {
 	return []*cobra.Command{
-		vips(env),
-		backends(env),
-		drain(
-			env,
-			"drain",
-			"Send a backend no new flows; those it has go on",
-			"An orchestrator's drain is apart from it. The drain is gone after a restart of the daemon.",
-			func(ctx context.Context, api *lbapi.Client, id string) (*http.Response, error) {
-				return api.DrainBackend(ctx, id, lbapi.Nothing{})
-			},
-		),
-		drain(env, "undrain", "Undo a drain", "A drain that an orchestrator asked for stays.",
-			func(ctx context.Context, api *lbapi.Client, id string) (*http.Response, error) {
-				return api.UndrainBackend(ctx, id, lbapi.Nothing{})
-			}),
-		weight(env),
-		explain(env),
-		node(env),
-		demoCommand(),
+		vips(env), backends(env), explain(env), node(env), demoCommand(),
+		verb.Old("vips", vipList(env)), verb.Old("backends", backendList(env)),
+		verb.Old("drain BACKEND", drain(env)), verb.Old("undrain BACKEND", undrain(env)),
+		verb.Old("weight BACKEND WEIGHT", weight(env)),
 	}
 }
 
@@ -53,31 +38,69 @@ func command(
 		Use: use, Short: short, Long: short + ".\n\n" + strings.TrimSpace(long+"\n"+keysHelp), Example: example,
 	}, run)
 	s.AddFlags(cmd)
+	s.Complete(cmd)
 	return cmd
 }
 
 func vips(env client.Environment) *cobra.Command {
-	return command(
-		env,
-		"vips",
-		"List the VIPs with what they did",
-		"",
-		"  mainstay lb vips\n  mainstay lb vips --server https://node-3:9870 -o json",
-		func(ctx context.Context, c *call) error {
-			return list(c, vipColumns())(read(c.API.ListVIPs(ctx)))
-		},
+	cmd := verb.Group("vip", "VIPs: list", "  mainstay lb vip list")
+	cmd.AddCommand(vipList(env))
+	return cmd
+}
+
+func vipList(env client.Environment) *cobra.Command {
+	return listCommand(
+		env, "List the VIPs with what they did",
+		"  mainstay lb vip list\n  mainstay lb vip list --server https://node-3:9870 -o json", vipColumns(),
+		func(ctx context.Context, c *call) (*http.Response, error) { return c.API.ListVIPs(ctx) },
 	)
 }
 
 func backends(env client.Environment) *cobra.Command {
-	return command(
-		env,
-		"backends",
-		"List the backends, a row for each VIP that they serve",
-		"",
-		"  mainstay lb backends\n  mainstay lb backends -o yaml",
-		func(ctx context.Context, c *call) error {
-			return list(c, backendColumns())(read(c.API.ListBackends(ctx)))
+	cmd := verb.Group(
+		"backend", "Backends: list, drain, weight",
+		"  mainstay lb backend list\n  mainstay lb backend drain 10.0.0.12:8080",
+	)
+	cmd.AddCommand(backendList(env), drain(env), undrain(env), weight(env))
+	return cmd
+}
+
+func backendList(env client.Environment) *cobra.Command {
+	return listCommand(
+		env, "List the backends, a row for each VIP that they serve",
+		"  mainstay lb backend list\n  mainstay lb backend list -o yaml", backendColumns(),
+		func(ctx context.Context, c *call) (*http.Response, error) { return c.API.ListBackends(ctx) },
+	)
+}
+
+// listCommand returns the command list.
+func listCommand[T any](
+	env client.Environment, short, example string, columns output.Columns[T],
+	r func(context.Context, *call) (*http.Response, error),
+) *cobra.Command {
+	s := verb.NewSession(env, &api)
+	cmd := verb.List(s, verb.Verb{
+		Use: "list", Short: short, Long: short + ".\n\n" + strings.TrimSpace(keysHelp), Example: example,
+	}, columns, func(ctx context.Context, c *call, _ verb.Page) (*http.Response, error) { return r(ctx, c) })
+	s.AddFlags(cmd)
+	return cmd
+}
+
+func drain(env client.Environment) *cobra.Command {
+	return drainer(
+		env, "drain", "Send a backend no new flows; those it has go on",
+		"An orchestrator's drain is apart from it. The drain is gone after a restart of the daemon.",
+		func(ctx context.Context, api *lbapi.Client, id string) (*http.Response, error) {
+			return api.DrainBackend(ctx, id, lbapi.Nothing{})
+		},
+	)
+}
+
+func undrain(env client.Environment) *cobra.Command {
+	return drainer(
+		env, "undrain", "Undo a drain", "A drain that an orchestrator asked for stays.",
+		func(ctx context.Context, api *lbapi.Client, id string) (*http.Response, error) {
+			return api.UndrainBackend(ctx, id, lbapi.Nothing{})
 		},
 	)
 }
@@ -97,7 +120,7 @@ func list[T any](c *call, columns output.Columns[T]) func(client.Answer, error) 
 	}
 }
 
-func drain(
+func drainer(
 	env client.Environment, verb, short, long string,
 	send func(context.Context, *lbapi.Client, string) (*http.Response, error),
 ) *cobra.Command {
@@ -105,8 +128,8 @@ func drain(
 		env,
 		verb+" BACKEND",
 		short,
-		"BACKEND is an id, or ADDRESS:PORT as 'mainstay lb backends' shows it. "+long,
-		fmt.Sprintf("  mainstay lb %s 3\n  mainstay lb %s 10.0.0.12:8080", verb, verb),
+		"BACKEND is an id, or ADDRESS:PORT as 'mainstay lb backend list' shows it. "+long,
+		fmt.Sprintf("  mainstay lb backend %s 3\n  mainstay lb backend %s 10.0.0.12:8080", verb, verb),
 		func(ctx context.Context, c *call) error {
 			id, err := backendID(ctx, c, c.Args[0])
 			if err != nil {
@@ -123,8 +146,8 @@ func weight(env client.Environment) *cobra.Command {
 		env,
 		"weight BACKEND WEIGHT",
 		"Override the weight of a backend",
-		"BACKEND is an id, or ADDRESS:PORT as 'mainstay lb backends' shows it. WEIGHT is 1 to 1000; 0 goes back to the configured weight.\nThe override is gone after a restart of the daemon.",
-		"  mainstay lb weight 3 10\n  mainstay lb weight 10.0.0.12:8080 0\n  mainstay lb weight 3 10 --vip 192.0.2.10:80:tcp",
+		"BACKEND is an id, or ADDRESS:PORT as 'mainstay lb backend list' shows it. WEIGHT is 1 to 1000; 0 goes back to the configured weight.\nThe override is gone after a restart of the daemon.",
+		"  mainstay lb backend weight 3 10\n  mainstay lb backend weight 10.0.0.12:8080 0\n  mainstay lb backend weight 3 10 --vip 192.0.2.10:80:tcp",
 		func(ctx context.Context, c *call) error {
 			n, err := strconv.Atoi(c.Args[1])
 			if err != nil || n < 0 || n > 1000 {
@@ -168,7 +191,7 @@ func backendID(ctx context.Context, c *call, name string) (string, error) {
 	return "", &exit.Error{
 		Code: exit.NotFound,
 		Err:  fmt.Errorf("no backend is at %s", name),
-		Hint: "'mainstay lb backends' shows what there is; in a range the port is 0",
+		Hint: "'mainstay lb backend list' shows what there is; in a range the port is 0",
 	}
 }
 

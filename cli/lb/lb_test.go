@@ -121,6 +121,11 @@ func TestCommandsAskWhatTheyShouldAndShowWhatMatters(t *testing.T) {
 		calls string // separated by ;
 		shows []string
 	}{
+		{"vip list", "GET /api/v1/vips", []string{"192.0.2.10:80:tcp"}},
+		{"backend list --limit 1", "GET /api/v1/backends", []string{"10.0.0.12:8080"}},
+		{"backend drain 3", "POST /api/v1/backends/3/drain {}", []string{"draining"}},
+		{"backend undrain 3", "POST /api/v1/backends/3/undrain {}", nil},
+		{"backend weight 3 10", `POST /api/v1/backends/3/weight {"weight":10}`, nil},
 		{"vips", "GET /api/v1/vips", []string{"192.0.2.10:80:tcp", "80-90", "0 of 1", "RATE LIMITED"}},
 		{"backends", "GET /api/v1/backends", []string{"10.0.0.12:8080", "draining (operator)", "2 (override)", `no \x1b[31mroute`}},
 		{"drain 3", "POST /api/v1/backends/3/drain {}", []string{"draining"}},
@@ -232,7 +237,7 @@ func TestErrorsSayWhatToDoNext(t *testing.T) {
 	for status, want := range map[int]struct {
 		code int
 		hint string
-	}{401: {exit.Denied, "LB_API_KEY"}, 403: {exit.Denied, "read-only"}, 404: {exit.NotFound, "lb backends"}, 503: {exit.Failure, "lb node"}} {
+	}{401: {exit.Denied, "LB_API_KEY"}, 403: {exit.Denied, "read-only"}, 404: {exit.NotFound, "lb backend list"}, 503: {exit.Unavailable, "lb node"}} {
 		_, err := run(t, client.Environment{}, "drain", "3", "--server", serve(t, answers(status)).url)
 		if exit.Code(err) != want.code || !strings.Contains(exit.Hint(err), want.hint) ||
 			!strings.Contains(err.Error(), "the reason (code x, request id r1)") {

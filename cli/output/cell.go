@@ -18,6 +18,9 @@ const (
 	widestLast = 500
 )
 
+// Ref is a cell for the ID of another object. People see the object's name instead, if it is known.
+type Ref struct{ Kind, ID string }
+
 // Cell returns v as shown in a table: times as Time, missing values as "-", maps as sorted k=v
 // pairs, text escaped.
 func (p *Printer) Cell(v any) string {
@@ -29,6 +32,8 @@ func (p *Printer) Cell(v any) string {
 			return "-"
 		}
 		return p.Time(*t)
+	case Ref:
+		return p.Cell(t.ID)
 	case json.RawMessage:
 		return Escape(string(t))
 	case bool:

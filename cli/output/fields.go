@@ -3,7 +3,6 @@ package output
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -20,7 +19,7 @@ type field struct {
 func (p *Printer) fields(raw []byte) error {
 	all, err := p.flatten("", raw)
 	if err != nil {
-		return fmt.Errorf("the answer is not valid JSON: %w", err)
+		return BadAnswer(err)
 	}
 	slices.SortStableFunc(all, func(a, b field) int { return rank(a.name) - rank(b.name) })
 	tw := tabwriter.NewWriter(p.Out, 0, 0, 3, ' ', 0)

@@ -11,7 +11,7 @@ import (
 func writeJSON(w io.Writer, raw []byte, prefix string) error {
 	var b bytes.Buffer
 	if err := json.Indent(&b, raw, prefix, "  "); err != nil {
-		return fmt.Errorf("the answer is not valid JSON: %w", err)
+		return BadAnswer(err)
 	}
 	_, err := fmt.Fprintf(w, "%s\n", escapeJSON(b.Bytes()))
 	return err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -33,7 +34,7 @@ func (l *List[T]) Page(items []json.RawMessage) error {
 		return nil
 	}
 	switch {
-	case l.p.short():
+	case l.p.Short():
 		for _, item := range items {
 			if err := l.p.one(item); err != nil {
 				return err
@@ -60,7 +61,7 @@ func (l *List[T]) Page(items []json.RawMessage) error {
 func (l *List[T]) Close() error {
 	var err error
 	switch {
-	case l.p.short():
+	case l.p.Short():
 	case l.p.Format == JSON && l.begun:
 		_, err = io.WriteString(l.p.Out, "\n]\n")
 	case !l.p.Style.People() && !l.begun:
@@ -97,13 +98,18 @@ func (l *List[T]) table(items []json.RawMessage) error {
 		}
 	}
 	l.begun = true
-	for _, item := range items {
+	rows := make([][]any, len(items))
+	for i, item := range items {
 		var v T
 		if err := json.Unmarshal(item, &v); err != nil {
-			return fmt.Errorf("the answer is not as the API's contract says: %w", err)
+			return BadAnswer(err)
 		}
+		rows[i] = l.columns.Row(v)
+	}
+	l.p.name(rows)
+	for _, row := range rows {
 		cells := make([]string, len(l.columns.Heads))
-		for i, c := range l.columns.Row(v) {
+		for i, c := range row {
 			cells[i] = l.p.Cell(c)
 		}
 		if l.p.Terminal && l.p.Format != Wide {
@@ -114,6 +120,31 @@ func (l *List[T]) table(items []json.RawMessage) error {
 		}
 	}
 	return tw.Flush()
+}
+
+// name replaces references by the names of what they refer to. It asks for the names of a kind once.
+func (p *Printer) name(rows [][]any) {
+	if p.Names == nil {
+		return
+	}
+	ids := map[string][]string{}
+	for _, row := range rows {
+		for _, cell := range row {
+			if ref, ok := cell.(Ref); ok && ref.ID != "" && !slices.Contains(ids[ref.Kind], ref.ID) {
+				ids[ref.Kind] = append(ids[ref.Kind], ref.ID)
+			}
+		}
+	}
+	for kind, some := range ids {
+		names := p.Names(kind, some)
+		for _, row := range rows {
+			for i, cell := range row {
+				if ref, ok := cell.(Ref); ok && ref.Kind == kind && names[ref.ID] != "" {
+					row[i] = names[ref.ID]
+				}
+			}
+		}
+	}
 }
 
 // Add writes items that do not come from the API.

@@ -14,6 +14,8 @@ type Printer struct {
 	// Terminal means that the output is a terminal, so times are shown relative to now.
 	Terminal bool
 	Now      time.Time
+	// Names returns the names of objects by their IDs, as far as they are known. Nil means that none is.
+	Names func(kind string, ids []string) map[string]string
 }
 
 // NewPrinter returns a Printer. It checks whether w is a terminal.
@@ -29,7 +31,7 @@ func (p *Printer) Object(raw []byte) error {
 // ObjectAs writes one object. table writes it in table format.
 func (p *Printer) ObjectAs(raw []byte, table func() error) error {
 	switch {
-	case p.short():
+	case p.Short():
 		return p.one(raw)
 	case p.Format == JSON:
 		return writeJSON(p.Out, raw, "")
@@ -54,7 +56,7 @@ func (p *Printer) Value(v any) error {
 func (p *Printer) Line(raw []byte, line func() string) error {
 	var err error
 	switch {
-	case p.short():
+	case p.Short():
 		err = p.one(raw)
 	case p.Format == JSON:
 		_, err = fmt.Fprintf(p.Out, "%s\n", escapeJSON(raw))

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// short reports whether objects are printed one by one, with less than all fields: as IDs, as names,
+// Short reports whether objects are printed one by one, with less than all fields: as IDs, as names,
 // or by a template.
-func (p *Printer) short() bool { return p.Quiet || p.Format == Name || p.template.parsed != nil }
+func (p *Printer) Short() bool { return p.Quiet || p.Format == Name || p.template.parsed != nil }
 
 // one prints an object on a line of its own.
 func (p *Printer) one(raw []byte) error {
@@ -52,7 +52,7 @@ func (p *Printer) byTemplate(raw []byte) error {
 	decoder.UseNumber() // keep all digits of large numbers
 	var object any
 	if err := decoder.Decode(&object); err != nil {
-		return fmt.Errorf("the answer is not valid JSON: %w", err)
+		return BadAnswer(err)
 	}
 	var b strings.Builder
 	if err := p.template.parsed.Execute(&b, object); err != nil {

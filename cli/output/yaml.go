@@ -3,7 +3,6 @@ package output
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 
 	"go.yaml.in/yaml/v3"
@@ -15,7 +14,7 @@ func writeYAML(w io.Writer, raw []byte) error {
 	d.UseNumber() // keep all digits of large numbers
 	node, err := yamlNode(d)
 	if err != nil {
-		return fmt.Errorf("the answer is not valid JSON: %w", err)
+		return BadAnswer(err)
 	}
 	e := yaml.NewEncoder(w)
 	e.SetIndent(2)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -15,13 +16,19 @@ import (
 // Call is one run of a command.
 type Call[A any] struct {
 	*Session[A]
-	Cmd  *cobra.Command
-	Args []string
+	Cmd *cobra.Command
+	// Args are the arguments, with IDs in place of names where the command's kinds are looked up. Typed
+	// are the arguments as they were typed.
+	Args, Typed []string
 	// API is for requests that respond immediately, within --timeout; Slow is for long requests and
 	// streams, and has no time limit.
 	API, Slow A
 	Out       *output.Printer
 	Reach     *Access
+
+	found   map[[2]string]string         // IDs by kind and argument
+	named   map[string]map[string]string // names by kind and ID
+	readAll map[string]bool              // kinds whose list was read for names
 }
 
 func (s *Session[A]) begin(cmd *cobra.Command, args []string) (*Call[A], error) {
@@ -30,8 +37,11 @@ func (s *Session[A]) begin(cmd *cobra.Command, args []string) (*Call[A], error) 
 		return nil, err
 	}
 	c := &Call[A]{
-		Session: s, Cmd: cmd, Args: args, Reach: a, Out: output.NewPrinter(cmd.OutOrStdout(), s.style),
+		Session: s, Cmd: cmd, Args: slices.Clone(args), Typed: args, Reach: a,
+		Out:   output.NewPrinter(cmd.OutOrStdout(), s.style),
+		found: map[[2]string]string{}, named: map[string]map[string]string{}, readAll: map[string]bool{},
 	}
+	c.Out.Names = func(kind string, ids []string) map[string]string { return c.names(cmd.Context(), kind, ids) }
 	if c.API, err = s.Client(a, s.timeout); err != nil {
 		return nil, err
 	}

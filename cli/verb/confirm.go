@@ -19,13 +19,10 @@ func YesFlag(cmd *cobra.Command, yes *bool) {
 
 // Confirm asks the user for confirmation. Without a terminal, --yes is required.
 func (c *Call[A]) Confirm(question string, yes bool) error {
-	if yes {
-		return nil
+	if err := confirmable(c.Cmd, question, yes); err != nil || yes {
+		return err
 	}
 	in := c.Cmd.InOrStdin()
-	if !output.IsTerminal(in) {
-		return exit.Usagef("%s Nobody is there to ask: confirm with --yes", output.Escape(question))
-	}
 	if _, err := fmt.Fprintf(c.Cmd.ErrOrStderr(), "%s [y/N] ", output.Escape(question)); err != nil {
 		return err
 	}
@@ -35,6 +32,14 @@ func (c *Call[A]) Confirm(question string, yes bool) error {
 	}
 	if a := strings.ToLower(strings.TrimSpace(line)); a != "y" && a != "yes" {
 		return errors.New("nothing was changed")
+	}
+	return nil
+}
+
+// confirmable returns an error if there is a question and nobody to ask.
+func confirmable(cmd *cobra.Command, question string, yes bool) error {
+	if !yes && !output.IsTerminal(cmd.InOrStdin()) {
+		return exit.Usagef("%s Nobody is there to ask: confirm with --yes", output.Escape(question))
 	}
 	return nil
 }

@@ -71,16 +71,6 @@ func ReadText(flag, path string, limit int64) (string, error) {
 	return string(raw), nil
 }
 
-// Required returns an error if one of the flags was not given.
-func (c *Call[A]) Required(flags ...string) error {
-	for _, name := range flags {
-		if !c.Cmd.Flags().Changed(name) {
-			return exit.Usagef("--%s is missing", name)
-		}
-	}
-	return nil
-}
-
 // JSON reads the JSON of a flag: the value itself, @FILE, or - for standard input, which is also the
 // default.
 func (c *Call[A]) JSON(flag, value string) (json.RawMessage, error) {

@@ -27,31 +27,62 @@ type Page struct {
 func List[T, A any](
 	s *Session[A], v Verb, columns output.Columns[T], r func(context.Context, *Call[A], Page) (*http.Response, error),
 ) *cobra.Command {
-	var limit int
-	var all bool
+	var limit Limit
+	v.Check = limit.Check
 	cmd := s.Command(v, func(ctx context.Context, c *Call[A]) error {
-		if all {
-			limit = 0
-		} else if limit < 1 {
-			return exit.Usagef("--limit must be at least 1; --all asks for everything")
-		}
 		l := output.NewList(c.Out, columns)
-		more, err := c.Pages(limit, l.Page, func(p Page) (*http.Response, error) { return r(ctx, c, p) })
+		more, err := c.Pages(limit.count, l.Page, func(p Page) (*http.Response, error) { return r(ctx, c, p) })
 		if err != nil {
 			return err
 		}
 		if err := l.Close(); err != nil {
 			return err
 		}
-		if more && c.Table() {
-			c.Note("There is more: --limit asks for more of it, --all for everything.")
+		if more {
+			c.More()
 		}
 		return nil
 	})
-	cmd.Flags().IntVar(&limit, "limit", 100, "print at most so many")
-	cmd.Flags().BoolVar(&all, "all", false, "print everything, however much it is")
-	cmd.MarkFlagsMutuallyExclusive("limit", "all")
+	limit.AddFlags(cmd)
 	return cmd
+}
+
+// Limit is how many items a list prints: the values of --limit and --all.
+type Limit struct {
+	count int // 0: all
+	all   bool
+}
+
+// AddFlags defines the flags.
+func (l *Limit) AddFlags(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&l.count, "limit", 100, "print at most so many")
+	cmd.Flags().BoolVar(&l.all, "all", false, "print everything, however much it is")
+	cmd.MarkFlagsMutuallyExclusive("limit", "all")
+}
+
+// Check is the Check of the command.
+func (l *Limit) Check(*cobra.Command, []string) error {
+	if l.all {
+		l.count = 0
+	} else if l.count < 1 {
+		return exit.Usagef("--limit must be at least 1; --all asks for everything")
+	}
+	return nil
+}
+
+// Of returns as many of the items of a whole list as are to be printed.
+func (l *Limit) Of(items []json.RawMessage) []json.RawMessage {
+	if l.count > 0 {
+		return items[:min(l.count, len(items))]
+	}
+	return items
+}
+
+// More tells people that a list is not complete.
+func (c *Call[A]) More() {
+	if c.Table() {
+		c.Note("There is more: --limit asks for more of it, --all for everything.")
+	}
 }
 
 // Pages passes the items of page after page to use, until there are limit (0 for all). It reports

@@ -32,6 +32,8 @@ type API[A any] struct {
 	// Token extracts the token from the value of an environment variable or file. Nil means that the
 	// value is the token.
 	Token func(string) string
+	// Kinds are what arguments and flags name, by the placeholder in the Use of a command: "SITE".
+	Kinds map[string]*Kind[A]
 	// Header is sent with every request.
 	Header http.Header
 	// ExpectContinue is how long an upload waits for 100 Continue before it begins; 0: it does not.
@@ -47,9 +49,28 @@ type Session[A any] struct {
 }
 
 type flags struct {
-	server, token, tokenFile, caFile string
-	timeout                          time.Duration
-	style                            output.Style
+	server, tokenFile named
+	token, caFile     string
+	timeout           time.Duration
+	style             output.Style
+}
+
+// named is the value of a flag that has an earlier name, and the name that was given.
+type named struct{ value, flag string }
+
+// setter is one of the names of a flag.
+type setter struct {
+	to   *named
+	flag string
+}
+
+func (s setter) String() string { return "" }
+func (s setter) Type() string   { return "string" }
+
+// Set stores the value and the name.
+func (s setter) Set(value string) error {
+	s.to.value, s.to.flag = value, "--"+s.flag
+	return nil
 }
 
 // NewSession returns a Session. AddFlags gives it its flags.
@@ -60,18 +81,18 @@ func NewSession[A any](env client.Environment, api *API[A]) *Session[A] {
 // AddFlags adds the flags to cmd and all commands below it.
 func (s *Session[A]) AddFlags(cmd *cobra.Command) {
 	api, f := s.api, cmd.PersistentFlags()
-	f.StringVar(
-		&s.server, "server", "",
+	f.Var(
+		setter{&s.server, "server"}, "server",
 		fmt.Sprintf("URL of the server (environment: %s) (default %s)", api.ServerEnv[0], api.Default),
 	)
 	f.StringVar(&s.token, "token", "", fmt.Sprintf("token to call with (environment: %s)", api.TokenEnv[0]))
-	f.StringVar(&s.tokenFile, "token-file", "", "file with the token to call with")
+	f.Var(setter{&s.tokenFile, "token-file"}, "token-file", "file with the token to call with")
 	f.StringVar(&s.caFile, "ca-file", "", "PEM file with certificate authorities to trust besides the system's")
 	f.DurationVar(&s.timeout, "timeout", 30*time.Second, "how long a request that should be answered at once may take")
 	s.style.AddFlags(cmd)
-	for old, value := range map[string]*string{api.OldServerFlag: &s.server, api.OldTokenFileFlag: &s.tokenFile} {
+	for old, value := range map[string]*named{api.OldServerFlag: &s.server, api.OldTokenFileFlag: &s.tokenFile} {
 		if old != "" {
-			f.StringVar(value, old, "", "earlier name of this flag: see --server and --token-file")
+			f.Var(setter{value, old}, old, "earlier name of this flag: see --server and --token-file")
 			_ = f.MarkHidden(old) // this fails only for a flag that does not exist
 		}
 	}
@@ -103,9 +124,8 @@ func (s *Session[A]) Access() (*Access, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, err := client.ServerURL(
-		s.server, s.firstOf(s.api.ServerEnv), cmp.Or(place.Server, s.api.Default), s.api.BasePath,
-	)
+	source, raw := s.address(place)
+	server, err := client.ServerURL(source, raw, s.api.Default, s.api.BasePath)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +144,7 @@ func (s *Session[A]) Access() (*Access, error) {
 // place returns how the current context reaches the service. What "mainstay dev" left in the working
 // directory takes precedence.
 func (s *Session[A]) place() (client.Place, error) {
-	if s.server == "" && s.firstOf(s.api.ServerEnv) == "" {
+	if _, fromEnv := s.firstOf(s.api.ServerEnv); s.server.value == "" && fromEnv == "" {
 		usual, err := url.Parse(s.api.Default)
 		if err != nil {
 			return client.Place{}, err
@@ -136,13 +156,28 @@ func (s *Session[A]) place() (client.Place, error) {
 	return s.Env.Place(s.api.Service.Unit)
 }
 
-func (s *Session[A]) firstOf(variables []string) string {
+// address returns the URL of the server, and what named it, for messages.
+func (s *Session[A]) address(place client.Place) (source, raw string) {
+	if s.server.value != "" {
+		return s.server.flag, s.server.value
+	}
+	if name, value := s.firstOf(s.api.ServerEnv); value != "" {
+		return name, value
+	}
+	if place.Server != "" {
+		return "the server of the current context", place.Server
+	}
+	return "--server", s.api.Default
+}
+
+// firstOf returns the first environment variable that is set.
+func (s *Session[A]) firstOf(variables []string) (name, value string) {
 	for _, name := range variables {
 		if value := s.Env.Getenv(name); value != "" {
-			return value
+			return name, value
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // maxTokenFile is the maximum size of the file of --token-file, in bytes.
@@ -153,18 +188,19 @@ func (s *Session[A]) bearer(server *url.URL, place client.Place) (string, error)
 	if extract == nil {
 		extract = strings.TrimSpace
 	}
-	if s.tokenFile != "" {
-		text, err := ReadText("token-file", s.tokenFile, maxTokenFile)
+	if path := s.tokenFile.value; path != "" {
+		text, err := ReadText(strings.TrimPrefix(s.tokenFile.flag, "--"), path, maxTokenFile)
 		if err != nil {
 			return "", err
 		}
 		token := extract(text)
 		if token == "" {
-			return "", exit.Usagef("--token-file: %s holds no token", s.tokenFile)
+			return "", exit.Usagef("%s: %s holds no token", s.tokenFile.flag, path)
 		}
 		return token, nil
 	}
-	if token := cmp.Or(strings.TrimSpace(s.token), extract(s.firstOf(s.api.TokenEnv))); token != "" {
+	_, fromEnv := s.firstOf(s.api.TokenEnv)
+	if token := cmp.Or(strings.TrimSpace(s.token), extract(fromEnv)); token != "" {
 		return token, nil
 	}
 	if s.noToken != nil {
@@ -189,12 +225,15 @@ func (a *Access) SetHeaders(h http.Header) {
 
 // Client returns a client whose requests have a time limit; 0 means none.
 func (s *Session[A]) Client(a *Access, timeout time.Duration) (A, error) {
-	return s.api.New(
-		a.Server.String()+s.api.BasePath,
+	return s.api.New(a.Server.String()+s.api.BasePath, a.options(timeout)...)
+}
+
+func (a *Access) options(timeout time.Duration) []rest.Option {
+	return []rest.Option{
 		rest.WithHTTPClient(&http.Client{Transport: a.Transport, Timeout: timeout}),
 		rest.WithEditor(func(_ context.Context, r *http.Request) error {
 			a.SetHeaders(r.Header)
 			return nil
 		}),
-	)
+	}
 }

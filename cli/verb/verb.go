@@ -16,6 +16,12 @@ import (
 type Verb struct {
 	Use, Short, Long, Example string
 	Aliases                   []string
+	// Required are flags that must be given. Check says what else is wrong with the command line. Both are
+	// looked at before the server is asked anything.
+	Required []string
+	Check    func(cmd *cobra.Command, args []string) error
+	// Exact refuses the beginning of an ID where an object is named, since something is destroyed.
+	Exact bool
 }
 
 // Request sends the request of a command and returns the results of the generated method.
@@ -23,20 +29,31 @@ type Request[A any] func(ctx context.Context, c *Call[A]) (*http.Response, error
 
 // Group returns a command that only holds others.
 func Group(use, short, example string, aliases ...string) *cobra.Command {
-	return &cobra.Command{
-		Use: use, Short: short, Example: example, Aliases: aliases, SuggestionsMinimumDistance: 2,
-		// Without this, a mistyped command would show the help and exit with 0.
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			err := exit.Usagef("unknown command %q for %q", args[0], cmd.CommandPath())
-			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				return exit.Hinted(err, fmt.Sprintf("did you mean %s?", strings.Join(near, " or ")))
-			}
-			return err
-		},
+	return &cobra.Command{Use: use, Short: short, Example: example, Aliases: aliases, RunE: Subcommands}
+}
+
+// Subcommands runs a command that only holds others. Without it, a mistyped command would show the help
+// and exit with 0.
+func Subcommands(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
 	}
+	err := exit.Usagef("unknown command %q for %q", args[0], cmd.CommandPath())
+	if near := Suggestions(cmd, args[0]); len(near) > 0 {
+		return exit.Hinted(err, fmt.Sprintf("did you mean %s?", strings.Join(near, " or ")))
+	}
+	return err
+}
+
+// Suggestions returns the names of commands that are so close to a mistyped one that it is probably one
+// of them: in a short word, two other letters make another word.
+func Suggestions(cmd *cobra.Command, typed string) []string {
+	const long = 5
+	cmd.SuggestionsMinimumDistance = 1
+	if len(typed) >= long {
+		cmd.SuggestionsMinimumDistance = 2
+	}
+	return cmd.SuggestionsFor(typed)
 }
 
 // Command returns a command that runs f.
@@ -45,18 +62,42 @@ func (s *Session[A]) Command(v Verb, f func(ctx context.Context, c *Call[A]) err
 		Use: v.Use, Short: v.Short, Long: v.Long, Example: v.Example, Args: arguments(v.Use),
 		Aliases: append(v.Aliases, otherNames[strings.Fields(v.Use)[0]]...),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := v.check(cmd, args); err != nil {
+				return err
+			}
 			c, err := s.begin(cmd, args)
 			if err != nil {
 				return err
 			}
-			return f(cmd.Context(), c)
+			if err = c.resolve(cmd.Context(), v.Exact); err == nil {
+				err = f(cmd.Context(), c)
+			}
+			return identify(cmd.Context(), s.api.Service, c.Reach, err)
 		},
 	}
+}
+
+func (v *Verb) check(cmd *cobra.Command, args []string) error {
+	for _, name := range v.Required {
+		if !cmd.Flags().Changed(name) {
+			return exit.Usagef("--%s is missing", name)
+		}
+	}
+	if v.Check == nil {
+		return nil
+	}
+	return v.Check(cmd, args)
 }
 
 // otherNames are the short forms of verbs, and the names that they had before.
 var otherNames = map[string][]string{
 	"list": {"ls"}, "show": {"get"}, "delete": {"rm", "remove"},
+}
+
+// Old returns a command under a name that it had before, which the help does not list.
+func Old(use string, cmd *cobra.Command) *cobra.Command {
+	cmd.Use, cmd.Aliases, cmd.Hidden = use, nil, true
+	return cmd
 }
 
 // Object returns a command that prints the object that a request returns.
@@ -71,23 +112,27 @@ func (s *Session[A]) Object(v Verb, r Request[A]) *cobra.Command {
 }
 
 // Change returns a command that changes something and reports it. In sentence, %s stands for the
-// last argument.
+// last argument, as it was typed.
 func (s *Session[A]) Change(v Verb, sentence string, r Request[A]) *cobra.Command {
 	return s.Command(v, func(ctx context.Context, c *Call[A]) error {
 		a, err := c.Send(r(ctx, c))
 		if err != nil {
 			return err
 		}
-		return c.Done(a, sentence, c.Args[len(c.Args)-1])
+		return c.Done(a, sentence, c.Typed[len(c.Typed)-1])
 	})
 }
 
 // Remove returns a command that asks for confirmation before it destroys something. In question and
-// done, %s stands for the last argument.
+// done, %s stands for the last argument, as it was typed.
 func (s *Session[A]) Remove(v Verb, question, done string, r Request[A]) *cobra.Command {
 	var yes bool
+	v.Exact = true
+	v.Check = func(cmd *cobra.Command, args []string) error {
+		return confirmable(cmd, fmt.Sprintf(question, args[len(args)-1]), yes)
+	}
 	cmd := s.Command(v, func(ctx context.Context, c *Call[A]) error {
-		last := c.Args[len(c.Args)-1]
+		last := c.Typed[len(c.Typed)-1]
 		if err := c.Confirm(fmt.Sprintf(question, last), yes); err != nil {
 			return err
 		}

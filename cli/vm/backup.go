@@ -96,7 +96,7 @@ func (s commands) backupList() *cobra.Command {
 }
 
 func (s commands) backupShow() *cobra.Command {
-	return s.Object(verb.Verb{Use: "show ID", Short: "Show one backup", Example: "  mainstay vm backup show ID"},
+	return s.Object(verb.Verb{Use: "show BACKUP", Short: "Show one backup", Example: "  mainstay vm backup show BACKUP"},
 		func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
 			return c.API.GetBackup(ctx, c.Args[0])
 		})
@@ -105,9 +105,9 @@ func (s commands) backupShow() *cobra.Command {
 func (s commands) backupDelete() *cobra.Command {
 	return s.Remove(
 		verb.Verb{
-			Use:     "delete ID",
+			Use:     "delete BACKUP",
 			Short:   "Remove a backup that no later one builds on",
-			Example: "  mainstay vm backup delete ID --yes",
+			Example: "  mainstay vm backup delete BACKUP --yes",
 		},
 		"Delete the backup %s?",
 		"Deleted the backup %s.",
@@ -121,15 +121,18 @@ func (s commands) backupRestore() *cobra.Command {
 	var name, into string
 	var yes bool
 	cmd := s.Command(verb.Verb{
-		Use:     "restore ID",
+		Use: "restore BACKUP",
+		Check: func(*cobra.Command, []string) error {
+			if (name == "") == (into == "") {
+				return exit.Usagef("give either --name for a new VM, or --into for one that there is")
+			}
+			return nil
+		},
 		Short:   "Make a VM of a backup, or put the disk of a VM back",
 		Long:    "Make a VM of a backup with --name, or with --into put the disk of a VM back, which is stopped and loses what its disk holds.",
-		Example: "  mainstay vm backup restore ID --name web-2\n  mainstay vm backup restore ID --into web",
+		Example: "  mainstay vm backup restore BACKUP --name web-2\n  mainstay vm backup restore BACKUP --into web",
 	}, func(ctx context.Context, c *daemon.Call) error {
 		request := hypervisorapi.Restore{Name: verb.Given(c, "name", name)}
-		if (name == "") == (into == "") {
-			return exit.Usagef("give either --name for a new VM, or --into for one that there is")
-		}
 		if into != "" {
 			id, err := daemon.VMID(ctx, c, into)
 			if err != nil {
@@ -140,10 +143,10 @@ func (s commands) backupRestore() *cobra.Command {
 			}
 			request.Vm = &id
 		}
-		return daemon.Follow(ctx, c, func() (*http.Response, error) { return c.API.RestoreBackup(ctx, c.Args[0], nil, request) },
-			func(*daemon.Call, hypervisorapi.Operation) string {
-				return fmt.Sprintf("%s has the disk of the backup %s; it is stopped.", name+into, c.Args[0])
-			})
+		begin := func() (*http.Response, error) { return c.API.RestoreBackup(ctx, c.Args[0], nil, request) }
+		return daemon.Follow(ctx, c, begin, func(*daemon.Call, hypervisorapi.Operation) string {
+			return fmt.Sprintf("%s has the disk of the backup %s; it is stopped.", name+into, c.Typed[0])
+		})
 	})
 	cmd.Flags().StringVar(&name, "name", "", "name of the new VM")
 	cmd.Flags().StringVar(&into, "into", "", "VM whose disk is replaced")
@@ -155,8 +158,8 @@ func (s commands) backupRestore() *cobra.Command {
 func (s commands) backupExport() *cobra.Command {
 	var force bool
 	cmd := s.Command(verb.Verb{
-		Use: "export ID FILE", Short: "Fetch a backup's disk whole, as one qcow2 image",
-		Example: "  mainstay vm backup export ID web.qcow2\n  mainstay vm backup export ID - | zstd > web.qcow2.zst",
+		Use: "export BACKUP FILE", Short: "Fetch a backup's disk whole, as one qcow2 image",
+		Example: "  mainstay vm backup export BACKUP web.qcow2\n  mainstay vm backup export BACKUP - | zstd > web.qcow2.zst",
 	}, func(ctx context.Context, c *daemon.Call) error {
 		return c.Export(
 			c.Args[1], backupMode, force, func() (*http.Response, error) { return c.Slow.ExportBackup(ctx, c.Args[0]) },

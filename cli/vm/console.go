@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mainstay-infra/mainstay/cli/output"
+	"github.com/mainstay-infra/mainstay/cli/terminal"
 	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
@@ -63,7 +64,7 @@ func attach(ctx context.Context, c *daemon.Call, id, name string) (detached bool
 	isTerminal := output.IsTerminal(in)
 	if isTerminal {
 		c.Note("Attached to %s; Ctrl-] detaches.", name)
-		restore, err := rawMode(in.(*os.File))
+		restore, err := terminal.Raw(in.(*os.File))
 		if err != nil {
 			return false, fmt.Errorf("put the terminal into raw mode: %w", err)
 		}

@@ -1,7 +1,6 @@
 package vm_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/pem"
 	"fmt"
@@ -19,60 +18,9 @@ import (
 	"github.com/coder/websocket"
 	"golang.org/x/sys/unix"
 
+	"github.com/mainstay-infra/mainstay/cli/terminal/terminaltest"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon/daemontest"
 )
-
-// terminal opens a pseudo-terminal: the user's side and the program's side.
-func terminal(t *testing.T) (person, program *os.File) {
-	t.Helper()
-	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = person.Close() })
-	raw, err := person.SyscallConn() // Fd would make reads immune to deadlines
-	if err != nil {
-		t.Fatal(err)
-	}
-	var n int
-	if controlErr := raw.Control(func(fd uintptr) {
-		if err = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0); err == nil {
-			n, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN)
-		}
-	}); controlErr != nil || err != nil {
-		t.Fatal(controlErr, err)
-	}
-	program, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = program.Close() })
-	return person, program
-}
-
-// see reads the terminal until it shows a text, and returns everything that it showed.
-func see(t *testing.T, person *os.File, want string) string {
-	t.Helper()
-	if err := person.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
-	var seen bytes.Buffer
-	for buffer := make([]byte, 1024); !strings.Contains(seen.String(), want); {
-		n, err := person.Read(buffer)
-		seen.Write(buffer[:n])
-		if err != nil {
-			t.Fatalf("no %q in %q: %v", want, seen.String(), err)
-		}
-	}
-	return seen.String()
-}
-
-func typeKeys(t *testing.T, person *os.File, keys string) {
-	t.Helper()
-	if _, err := io.WriteString(person, keys); err != nil {
-		t.Fatal(err)
-	}
-}
 
 func settings(t *testing.T, terminal *os.File) unix.Termios {
 	t.Helper()
@@ -142,16 +90,16 @@ func await(t *testing.T, ended <-chan daemontest.Result) daemontest.Result {
 func TestAConsoleHandsEveryKeyOnUntilItIsDetached(t *testing.T) {
 	t.Parallel()
 	s := daemontest.Serve(t, map[string]http.HandlerFunc{"OpenConsole": guest(t)})
-	person, program := terminal(t)
+	person, program := terminaltest.Open(t)
 	before := settings(t, program)
 	ended := start(t, s.URL, program, "vm", "console", "web", "--token", "secret")
-	see(t, person, "login: ")
+	terminaltest.See(t, person, "login: ")
 	for keys, want := range map[string]string{"ls\r": `["ls\r"]`, "\x03": `["\x03"]`, "\x1a": `["\x1a"]`, "\x1b[A": `["\x1b[A"]`, "\n": `["\n"]`, "ü": `["ü"]`} {
-		typeKeys(t, person, keys)
-		see(t, person, want)
+		terminaltest.Type(t, person, keys)
+		terminaltest.See(t, person, want)
 	}
-	typeKeys(t, person, "bye\x1dlost")
-	seen := see(t, person, "comes back.")
+	terminaltest.Type(t, person, "bye\x1dlost")
+	seen := terminaltest.See(t, person, "comes back.")
 	if strings.Contains(seen, "lost") || !strings.Contains(seen, "Detached; 'mainstay vm console web' comes back.") {
 		t.Errorf("%q", seen)
 	}
@@ -169,12 +117,12 @@ func TestAConsoleHandsEveryKeyOnUntilItIsDetached(t *testing.T) {
 func TestARunAttachesAndRemovesTheVMWhenTheGuestPowersOff(t *testing.T) {
 	t.Parallel()
 	s := daemontest.Serve(t, map[string]http.HandlerFunc{"OpenConsole": guest(t)})
-	person, program := terminal(t)
+	person, program := terminaltest.Open(t)
 	before := settings(t, program)
 	ended := start(t, s.URL, program, "vm", "run", "demo", "--name", "web")
-	see(t, person, "login: ")
-	typeKeys(t, person, "off\r")
-	see(t, person, "The guest has powered off; the VM web is removed.")
+	terminaltest.See(t, person, "login: ")
+	terminaltest.Type(t, person, "off\r")
+	terminaltest.See(t, person, "The guest has powered off; the VM web is removed.")
 	if r := await(t, ended); r.Code != 0 || s.Called() != "CreateVM StartVM OpenConsole WaitVM DeleteVM" {
 		t.Errorf("exit code %d; called %s", r.Code, s.Called())
 	}
@@ -187,15 +135,15 @@ func TestARunThatIsDetachedOrKeptLeavesTheVM(t *testing.T) {
 	t.Parallel()
 	for keys, want := range map[string]string{"\x1d": "Detached; web goes on. 'mainstay vm console web' comes back", "off\r": "The VM web is kept"} {
 		s := daemontest.Serve(t, map[string]http.HandlerFunc{"OpenConsole": guest(t)})
-		person, program := terminal(t)
+		person, program := terminaltest.Open(t)
 		args := []string{"vm", "run", "demo", "--name", "web", "--keep"}
 		if keys == "\x1d" {
 			args = args[:5]
 		}
 		ended := start(t, s.URL, program, args...)
-		see(t, person, "login: ")
-		typeKeys(t, person, keys)
-		see(t, person, want)
+		terminaltest.See(t, person, "login: ")
+		terminaltest.Type(t, person, keys)
+		terminaltest.See(t, person, want)
 		if r := await(t, ended); r.Code != 0 || strings.Contains(s.Called(), "DeleteVM") {
 			t.Errorf("exit code %d; called %s", r.Code, s.Called())
 		}

@@ -25,7 +25,7 @@ func TestAnErrorTellsWhatTheDaemonSaidAndWhatToDo(t *testing.T) {
 			"mainstay: no such image (code not_found, request id q)\nhint: 'mainstay image list' shows what there is\n"},
 		{"a limit", "CreateVM", "vm create x", 400, `{"error":"too large","code":"limit","field":"vcpus","limit":"max_vcpus","request_id":"q"}`, 1,
 			"too large (code limit, field vcpus, limit max_vcpus, request id q)"},
-		{"no credentials", "GetMe", "vm whoami", 401, `{"error":"who?","code":"unauthenticated","request_id":"q"}`, 4, "hint: give a token with --token or HYPERVISOR_TOKEN; 'mainstay dev' leaves one in .mainstay/credentials.json"},
+		{"no credentials", "GetMe", "vm whoami", 401, `{"error":"who?","code":"unauthenticated","request_id":"q"}`, 4, "hint: give a token with --token or HYPERVISOR_TOKEN; or log in with 'mainstay login hypervisor'"},
 		{"not permitted", "ListNodes", "fleet nodes", 403, `{"error":"no","code":"denied","request_id":"q"}`, 4, "hint: 'mainstay vm whoami'"},
 		{"controls", "GetHost", "vm host", 401, `{"error":"\u001b[2J","code":"x","request_id":""}`, 4, `\x1b[2J (code x)`},
 	} {
@@ -45,10 +45,10 @@ func TestNoDaemonASlowOneAndAnotherServerAreToldApart(t *testing.T) {
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
 	got := daemontest.Run{URL: gone.URL}.Do(t, t.Context(), "vm", "list")
-	if got.Code != 1 ||
+	if got.Code != 5 ||
 		!strings.Contains(
 			got.Err,
-			"connection refused\nhint: is the server running? start it with 'mainstay dev' or 'mainstay serve hypervisor', or name another with --url",
+			"connection refused\nhint: is the server running? start it with 'mainstay dev' or 'mainstay serve hypervisor', or name another with --server",
 		) {
 		t.Errorf("%d %s", got.Code, got.Err)
 	}
@@ -59,7 +59,7 @@ func TestNoDaemonASlowOneAndAnotherServerAreToldApart(t *testing.T) {
 	got = daemontest.Run{
 		URL: slow.URL,
 	}.Do(t, t.Context(), "vm", "whoami", "--timeout", (20 * time.Millisecond).String())
-	if got.Code != 1 || !strings.Contains(got.Err, "--timeout allows for more") {
+	if got.Code != 5 || !strings.Contains(got.Err, "--timeout allows for more") {
 		t.Errorf("%d %s", got.Code, got.Err)
 	}
 	page := httptest.NewServer(
@@ -67,7 +67,7 @@ func TestNoDaemonASlowOneAndAnotherServerAreToldApart(t *testing.T) {
 	)
 	defer page.Close()
 	got = daemontest.Run{URL: page.URL}.Do(t, t.Context(), "image", "list")
-	if got.Code != 1 || !strings.Contains(got.Err, "is --url the hypervisor daemon") {
+	if got.Code != 1 || !strings.Contains(got.Err, "answers, but is not a hypervisor daemon") {
 		t.Errorf("%d %s", got.Code, got.Err)
 	}
 }
@@ -78,38 +78,39 @@ func TestAWrongCommandLineExitsWith2AndAsksNobody(t *testing.T) {
 	typo := writeFile(t, "typo.yaml", "name: x\nvcpu: 3\n")
 	folder := t.TempDir()
 	for line, want := range map[string]string{
-		"vm show":                         "VM is missing",
-		"vm show a b":                     `unexpected argument "b"`,
-		"vm stars x":                      "did you mean start",
-		"vm list --limit 0":               "--limit must be at least 1",
-		"vm list --url nonsense":          "--url must be a URL",
-		"vm create":                       "NAME is missing",
-		"vm create x --memory 2X":         "must be a size",
-		"vm create x --memory 1K":         "must be a whole number of MiB",
-		"vm create x --ttl 1ms":           "--ttl must be at least 1s",
-		"vm create --file " + typo:        `unknown field "vcpu"`,
-		"vm create x --user-data " + big:  "is larger than 65536 bytes",
-		"vm delete web":                   "confirm with --yes",
-		"vm wait web":                     "--for is missing",
-		"vm wait web --for up":            "--for must be agent, or creating",
-		"vm start web --wait stopped":     "--wait must be running or agent",
-		"vm create x --wait agent":        "--wait needs --start",
-		"vm run x --wait agent":           "--wait needs --detach",
-		"vm stop web --grace 2h":          "--grace must be between 0 and 1h",
-		"vm exec web":                     "PROGRAM is missing",
-		"vm exec web --time-limit 0 -- x": "--time-limit must be between",
-		"vm cp a b":                       "one of FROM and TO must be in a guest",
-		"vm cp a:/b c:/d":                 "must be a local file",
-		"vm cp " + folder + " web:/x":     "is not a file",
-		"vm backup restore b1":            "give either --name",
-		"vm resize web much":              "SIZE must be a size",
-		"vm metrics web --interval 0s":    "--interval must be more than 0",
-		"image add x":                     "give either PATH or --kernel",
-		"image add x rel.qcow2":           "'mainstay image import' sends a file from here",
-		"image read-only x maybe":         "must be on or off",
-		"image remove x":                  "confirm with --yes",
-		"fleet create x --selector y":     "must be KEY=VALUE",
-		"fleet delete h":                  "ID is missing",
+		"vm show":                        "VM is missing",
+		"vm show a b":                    `unexpected argument "b"`,
+		"vm stars x":                     "did you mean start",
+		"vm list --limit 0":              "--limit must be at least 1",
+		"vm list --url nonsense":         "--url must be a URL",
+		"vm list --server nonsense":      "--server must be a URL",
+		"vm create":                      "NAME is missing",
+		"vm create x --memory 2X":        "must be a size",
+		"vm create x --memory 1K":        "must be a whole number of MiB",
+		"vm create x --ttl 1ms":          "--ttl must be at least 1s",
+		"vm create --file " + typo:       `unknown field "vcpu"`,
+		"vm create x --user-data " + big: "is larger than 65536 bytes",
+		"vm delete web":                  "confirm with --yes",
+		"vm wait web":                    "--for is missing",
+		"vm wait web --for up":           "--for must be agent, or creating",
+		"vm start web --wait stopped":    "--wait must be running or agent",
+		"vm create x --wait agent":       "--wait needs --start",
+		"vm run x --wait agent":          "--wait needs --detach",
+		"vm stop web --grace 2h":         "--grace must be between 0 and 1h",
+		"vm cp a b":                      "one of FROM and TO must be in a guest",
+		"vm cp a:/b c:/d":                "must be a local file",
+		"vm cp " + folder + " web:/x":    "is not a file",
+		"vm backup restore b1":           "give either --name",
+		"vm resize web much":             "SIZE must be a size",
+		"vm metrics web --interval 0s":   "--interval must be more than 0",
+		"image add x":                    "give either PATH or --kernel",
+		"image add x rel.qcow2":          "'mainstay image import' sends a file from here",
+		"image read-only x maybe":        "must be on or off",
+		"image remove x":                 "confirm with --yes",
+		"image update x":                 "give --name or --read-only",
+		"fleet node lst":                 "did you mean list?",
+		"fleet create x --selector y":    "must be KEY=VALUE",
+		"fleet delete h":                 "VM is missing",
 	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
@@ -166,7 +167,7 @@ func TestAFailedVMOfARunIsRemovedUnlessItIsKept(t *testing.T) {
 		},
 	)
 	got := daemontest.Run{URL: s.URL}.Do(t, t.Context(), "vm", "run", "demo")
-	if got.Code != 1 || !strings.Contains(got.Err, "no QEMU") || s.Called() != "CreateVM StartVM DeleteVM" {
+	if got.Code != 5 || !strings.Contains(got.Err, "no QEMU") || s.Called() != "CreateVM StartVM DeleteVM" {
 		t.Errorf("%d %s; called %s", got.Code, got.Err, s.Called())
 	}
 	if body := s.Requests()[0].Body; !strings.Contains(body, `"name":"demo-`) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -26,6 +27,13 @@ const (
 	longestExec = 24 * time.Hour
 )
 
+// The exit codes of `vm exec` that are not those of a program, as Podman and Docker have them.
+const (
+	notRun        = 125
+	notExecutable = 126
+	notFound      = 127
+)
+
 // execution holds the flags for running a program.
 type execution struct {
 	env     verb.Pairs
@@ -39,8 +47,10 @@ func (s commands) exec() *cobra.Command {
 	cmd := s.Command(verb.Verb{
 		Use:   "exec VM PROGRAM...",
 		Short: "Run a program in a guest, by its agent",
-		Long: `Run a program in a guest through its agent, and exit with the program's exit code (128 plus the number of the signal
-that ended it). There is no shell and no terminal: use "sh -c" for the former, and 'mainstay vm console' for the latter.
+		Long: `Run a program in a guest through its agent, and exit with the program's exit code. The code is 128 plus the number of
+the signal if a signal ended it, 127 if there is no such program, 126 if it cannot be executed, and 125 for every other
+failure, which is not the program's. There is no shell and no terminal: use "sh -c" for the former, and
+'mainstay vm console' for the latter.
 
 A pipe or a file on standard input is read to its end, up to 1 MiB of text, and passed to the program; -n passes
 nothing.`,
@@ -51,7 +61,35 @@ nothing.`,
 	f.StringVar(&e.cwd, "cwd", "", "folder in which it runs")
 	f.DurationVar(&e.limit, "time-limit", time.Minute, "end the program after this time, at most 24h")
 	f.BoolVarP(&e.noStdin, "no-stdin", "n", false, "hand it no standard input")
+	run, arguments := cmd.RunE, cmd.Args
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return coded(cmd, run(cmd, args)) }
+	cmd.Args = func(cmd *cobra.Command, args []string) error { return coded(cmd, arguments(cmd, args)) }
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return coded(cmd, exit.Usagef("%w", err)) })
 	return cmd
+}
+
+// ended is the error of a program that was run, or that the guest could not run.
+type ended struct {
+	code int
+	text string
+}
+
+func (e *ended) Error() string { return e.text }
+
+// coded gives an error the exit code of `vm exec`.
+func coded(cmd *cobra.Command, err error) error {
+	if err == nil {
+		return nil
+	}
+	var e *ended
+	if errors.As(err, &e) {
+		return &exit.Error{Code: e.code, Err: err}
+	}
+	hint := exit.Hint(err)
+	if hint == "" && exit.Code(err) == exit.Usage {
+		hint = fmt.Sprintf("see '%s --help'", cmd.CommandPath())
+	}
+	return &exit.Error{Code: notRun, Hint: hint, Err: err}
 }
 
 func (e *execution) run(ctx context.Context, c *daemon.Call) error {
@@ -138,15 +176,27 @@ func follow(ctx context.Context, pieces io.Reader, out, errs io.Writer) error {
 		}
 		switch {
 		case p.Error != nil && *p.Error != "":
-			err := fmt.Errorf("the program did not run to its end: %s", output.Escape(*p.Error))
+			text := "the program did not run to its end: " + output.Escape(*p.Error)
 			if p.ExitCode != nil && *p.ExitCode != 0 {
-				return &exit.Error{Code: *p.ExitCode, Err: err}
+				return &ended{*p.ExitCode, text}
 			}
-			return err
+			return &ended{failure(*p.Error), text}
 		case p.ExitCode != nil && *p.ExitCode != 0:
-			return &exit.Error{Code: *p.ExitCode, Err: errors.New("")} // the program has printed its own error
+			return &ended{code: *p.ExitCode} // the program has printed its own error
 		case p.ExitCode != nil:
 			return nil
 		}
 	}
+}
+
+// failure returns the exit code for a program that was not run. The API has no code for the reason, but
+// the agent's texts are its own and those of Linux.
+func failure(reason string) int {
+	switch {
+	case strings.Contains(reason, "there is no program "), strings.HasSuffix(reason, ": no such file or directory"):
+		return notFound
+	case strings.HasSuffix(reason, ": permission denied"), strings.HasSuffix(reason, ": exec format error"):
+		return notExecutable
+	}
+	return notRun
 }

@@ -123,8 +123,12 @@ func TestExecStreamsBothOutputsAndPassesTheExitCodeOn(t *testing.T) {
 		{"a code", `{"stream":"stdout","data":"b3V0"}` + "\n" + `{"stream":"stderr","data":"ZXJy"}` + "\n" + `{"exit_code":7}`, 7, "err"},
 		{"success", `{"stream":"stdout","data":"b3V0"}` + "\n" + `{"stream":"stderr","data":"ZXJy"}` + "\n" + `{"exit_code":0}`, 0, "err"},
 		{"a time that was over", `{"stream":"stdout","data":"b3V0"}` + "\n" + `{"exit_code":137,"error":"the time was over"}`, 137, "mainstay: the program did not run to its end: the time was over\n"},
-		{"nothing to run", `{"stream":"stdout","data":"b3V0"}` + "\n" + `{"error":"no such program"}`, 1, "mainstay: the program did not run to its end: no such program\n"},
-		{"an end that never came", `{"stream":"stdout","data":"b3V0"}` + "\n", 1, "mainstay: the answer broke off before the program ended: unexpected EOF\n"},
+		{"nothing to run", `{"stream":"stdout","data":"b3V0"}` + "\n" + `{"error":"the guest refuses: argv: there is no program ls in PATH"}`, 127, "mainstay: the program did not run to its end: the guest refuses: argv: there is no program ls in PATH\n"},
+		{"no file", `{"stream":"stdout","data":"b3V0"}` + "\n" + `{"error":"the guest refuses: fork/exec /ls: no such file or directory"}`, 127, "mainstay: the program did not run to its end: the guest refuses: fork/exec /ls: no such file or directory\n"},
+		{"a file that is no program", `{"stream":"stdout","data":"b3V0"}` + "\n" + `{"error":"the guest refuses: fork/exec /ls: permission denied"}`, 126, "mainstay: the program did not run to its end: the guest refuses: fork/exec /ls: permission denied\n"},
+		{"a program of another machine", `{"stream":"stdout","data":"b3V0"}` + "\n" + `{"error":"the guest refuses: fork/exec /ls: exec format error"}`, 126, "mainstay: the program did not run to its end: the guest refuses: fork/exec /ls: exec format error\n"},
+		{"no folder", `{"stream":"stdout","data":"b3V0"}` + "\n" + `{"error":"the guest refuses: cwd: /tmp is not a folder"}`, 125, "mainstay: the program did not run to its end: the guest refuses: cwd: /tmp is not a folder\n"},
+		{"an end that never came", `{"stream":"stdout","data":"b3V0"}` + "\n", 125, "mainstay: the answer broke off before the program ended: unexpected EOF\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -154,8 +158,27 @@ func TestExecTakesTextOfAMiBAtMost(t *testing.T) {
 			URL:   s.URL,
 			Stdin: strings.NewReader(input),
 		}.Do(t, t.Context(), "vm", "exec", "web", "cat")
-		if got.Code != 2 || !strings.Contains(got.Err, want) || s.Called() != "" {
+		if got.Code != 125 || !strings.Contains(got.Err, want) || s.Called() != "" {
 			t.Errorf("%d %s", got.Code, got.Err)
+		}
+	}
+}
+
+func TestExecExitsWith125WhenTheFailureIsNotThePrograms(t *testing.T) {
+	t.Parallel()
+	refuse := daemontest.Answer(409, `{"error":"no agent","code":"agent_not_connected","request_id":"q"}`)
+	for line, want := range map[string]string{
+		"vm exec web":                           "PROGRAM is missing\nhint: see 'mainstay vm exec --help'",
+		"vm exec web --nope -- x":               "unknown flag: --nope\nhint: see 'mainstay vm exec --help'",
+		"vm exec web --time-limit 0 -- x":       "--time-limit must be between",
+		"vm exec nobody -- x":                   "there is no VM nobody",
+		"vm exec web -- x":                      "hint: 'mainstay vm wait VM --for agent'",
+		"vm exec web --server http://[::1 -- x": "must be a URL",
+	} {
+		s := daemontest.Serve(t, map[string]http.HandlerFunc{"Exec": refuse})
+		got := daemontest.Run{URL: s.URL}.Do(t, t.Context(), strings.Fields(line)...)
+		if got.Code != 125 || !strings.Contains(got.Err, want) {
+			t.Errorf("%s: %d %s", line, got.Code, got.Err)
 		}
 	}
 }

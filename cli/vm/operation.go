@@ -16,7 +16,7 @@ import (
 func (s commands) operations() *cobra.Command {
 	cmd := verb.Group(
 		"operation", "What takes long: backups, restores, clones, new images",
-		"  mainstay vm operation list\n  mainstay vm operation cancel ID", "operations", "op",
+		"  mainstay vm operation list\n  mainstay vm operation cancel OPERATION", "operations", "op",
 	)
 	cmd.AddCommand(
 		verb.List(
@@ -39,15 +39,19 @@ func (s commands) operations() *cobra.Command {
 				return c.API.ListOperations(ctx, &hypervisorapi.ListOperationsParams{Limit: p.Limit, Cursor: p.Cursor})
 			},
 		),
-		s.Object(verb.Verb{Use: "show ID", Short: "Show one operation", Example: "  mainstay vm operation show ID"},
+		s.Object(
+			verb.Verb{
+				Use: "show OPERATION", Short: "Show one operation", Example: "  mainstay vm operation show OPERATION",
+			},
 			func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
 				return c.API.GetOperation(ctx, c.Args[0], &hypervisorapi.GetOperationParams{})
-			}),
+			},
+		),
 		s.Change(
 			verb.Verb{
-				Use:     "cancel ID",
+				Use:     "cancel OPERATION",
 				Short:   "Ask an operation to end; what it did so far is undone",
-				Example: "  mainstay vm operation cancel ID",
+				Example: "  mainstay vm operation cancel OPERATION",
 			},
 			"Asked the operation %s to end.",
 			func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
@@ -59,12 +63,12 @@ func (s commands) operations() *cobra.Command {
 }
 
 // about returns the image or the VM of an operation.
-func about(op hypervisorapi.Operation) string {
+func about(op hypervisorapi.Operation) any {
 	switch {
 	case op.Image != nil:
 		return *op.Image
 	case op.VmId != nil:
-		return *op.VmId
+		return output.Ref{Kind: "VM", ID: *op.VmId}
 	}
 	return ""
 }

@@ -120,11 +120,14 @@ func TestAFileThatBreaksOffLeavesWhatWasThere(t *testing.T) {
 	}
 }
 
+// backupID has the form of an ID, so it is not looked up.
+const backupID = "01a1fde9-de24-70d8-8d39-beba54f45acc"
+
 func TestAnExportReplacesAFileOnlyWhenAsked(t *testing.T) {
 	t.Parallel()
 	s := daemontest.Serve(t, nil)
 	path := writeFile(t, "b1", "old")
-	got := daemontest.Run{URL: s.URL}.Do(t, t.Context(), "vm", "backup", "export", "b1", path)
+	got := daemontest.Run{URL: s.URL}.Do(t, t.Context(), "vm", "backup", "export", backupID, path)
 	if got.Code != 1 || !strings.Contains(got.Err, "--force replaces it") || s.Called() != "" {
 		t.Errorf("%d %s; called %s", got.Code, got.Err, s.Called())
 	}

@@ -32,7 +32,7 @@ func New(env client.Environment) *cobra.Command {
 		"  mainstay image build-demo && mainstay vm run demo\n  mainstay vm list --state running\n  mainstay vm exec web -- uname -a",
 		"vms",
 	)
-	cmd.Long = `Run virtual machines on the host whose hypervisor daemon answers at --url. VMs are named by id or by name.
+	cmd.Long = `Run virtual machines on the host whose hypervisor daemon answers at --server. VMs are named by id or by name.
 
 ` + daemon.TokenHelp
 	s := commands{daemon.NewSession(env, cmd)}
@@ -42,5 +42,6 @@ func New(env client.Environment) *cobra.Command {
 		s.console(), s.vnc(), s.exec(), s.cp(), s.ping(), s.events(), s.metrics(),
 		s.snapshots(), s.backups(), s.clone(), s.resize(), s.operations(), s.host(), s.whoami(), s.audit(),
 	)
+	s.Complete(cmd)
 	return cmd
 }

@@ -104,7 +104,7 @@ func TestWithoutAnAgentTheCommandThatWaitsForItIsNamed(t *testing.T) {
 		},
 	)
 	got := daemontest.Run{URL: s.URL}.Do(t, t.Context(), "vm", "exec", "web", "--", "x")
-	if got.Code != 1 ||
+	if got.Code != 125 ||
 		!strings.Contains(got.Err, "hint: 'mainstay vm wait VM --for agent' waits until it is connected") {
 		t.Errorf("exit code %d: %s", got.Code, got.Err)
 	}

@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest/agent"
 )
 
@@ -29,7 +31,7 @@ var version = "dev"
 func main() {
 	secret := flag.String("secret-file", "/run/mainstay-guest/secret", "file with the secret, of mode 0600")
 	socket := flag.String("unix", "", "serve this Unix socket instead of what the machine has")
-	kmsg := flag.Bool("kmsg", false, "log to the kernel's log instead of standard error")
+	kmsg := flag.Bool("kmsg", false, "log to the kernel's log, as always where standard error is the console")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -72,13 +74,36 @@ func command(ctx context.Context, words []string, secret string) error {
 	return errors.New("the commands are init and relay")
 }
 
+// logTo returns where the log goes. On the console, where somebody may be at a prompt, it would be in the
+// way.
 func logTo(kmsg bool) io.Writer {
-	if kmsg {
+	if kmsg || isConsole(os.Stderr) {
 		if f, err := os.OpenFile("/dev/kmsg", os.O_WRONLY, 0); err == nil {
-			return f
+			return kernelLog{f}
 		}
 	}
 	return os.Stderr
+}
+
+// isConsole reports whether a file is /dev/console.
+func isConsole(f *os.File) bool {
+	const ttyMajor, consoleMinor = 5, 1
+	var at unix.Stat_t
+	return unix.Fstat(int(f.Fd()), &at) == nil && at.Mode&unix.S_IFMT == unix.S_IFCHR &&
+		at.Rdev == unix.Mkdev(ttyMajor, consoleMinor)
+}
+
+// kernelLog writes each line as a record of a daemon, at the level of debugging: the kernel prints
+// others on the console, unless it was told to be quiet.
+type kernelLog struct{ w io.Writer }
+
+const daemonDebug = "<31>"
+
+func (k kernelLog) Write(line []byte) (int, error) {
+	if _, err := k.w.Write(append([]byte(daemonDebug), line...)); err != nil {
+		return 0, err
+	}
+	return len(line), nil
 }
 
 // serveMachine serves the virtio-serial port or vsock, whichever exists. Their drivers may still be

@@ -30,7 +30,7 @@ func (s *story) tell(ctx context.Context, console string) error {
 		"One VIP %s in mode %s, three backends; %d new connections a second, and %d that stay open.", vip,
 		s.cfg.Mode, time.Second/newEvery, keptOpen,
 	)
-	s.say("Console: %s    Try: mainstay lb backends --server %s\n", console, console)
+	s.say("Console: %s    Try: mainstay lb backend list --server %s\n", console, console)
 	steps := []struct {
 		what string
 		do   func(context.Context) (string, error)

@@ -21,9 +21,10 @@ it is the one that "mainstay dev" leaves in .mainstay/credentials.json below the
 // Service describes the hypervisor daemon to package client.
 var Service = client.Service{
 	Unit: "hypervisor", Credential: "token",
-	Name: "the hypervisor daemon", Flag: "--server", Start: "'mainstay dev' or 'mainstay serve hypervisor'",
+	Name: "the hypervisor daemon", Kind: "a hypervisor daemon", Title: "Mainstay hypervisor",
+	Flag: "--server", Start: "'mainstay dev' or 'mainstay serve hypervisor'",
 	Hints: map[int]string{
-		http.StatusUnauthorized:        "give a token with --token or HYPERVISOR_TOKEN; 'mainstay dev' leaves one in .mainstay/credentials.json",
+		http.StatusUnauthorized:        "give a token with --token or HYPERVISOR_TOKEN; or log in with 'mainstay login hypervisor'",
 		http.StatusForbidden:           "'mainstay vm whoami' shows whose token this is",
 		http.StatusInsufficientStorage: "'mainstay image clean' removes from disk what nothing needs any more",
 		http.StatusGatewayTimeout:      "'mainstay vm ping VM' asks the agent in the guest for an answer",
@@ -36,13 +37,14 @@ var Service = client.Service{
 var api = verb.API[*hypervisorapi.Client]{
 	Service: &Service, New: hypervisorapi.NewClient, BasePath: hypervisorapi.BasePath, Default: "http://127.0.0.1:7070",
 	ServerEnv: []string{"HYPERVISOR_SERVER", "HYPERVISOR_URL"}, TokenEnv: []string{"HYPERVISOR_TOKEN"},
-	OldServerFlag: "url", ExpectContinue: patienceWithBody,
+	OldServerFlag: "url", Kinds: kinds, ExpectContinue: patienceWithBody,
 }
 
 type (
-	// Session holds the flags of the commands, and Call is one run of one.
+	// Session holds the flags of the commands.
 	Session = verb.Session[*hypervisorapi.Client]
-	Call    = verb.Call[*hypervisorapi.Client]
+	// Call is one run of a command.
+	Call = verb.Call[*hypervisorapi.Client]
 	// Request sends the request of a command.
 	Request = verb.Request[*hypervisorapi.Client]
 	// Answer is a successful response.

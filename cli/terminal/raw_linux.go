@@ -1,4 +1,4 @@
-package vm
+package terminal
 
 import "golang.org/x/sys/unix"
 
