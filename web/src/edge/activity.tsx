@@ -1,5 +1,6 @@
 /** The fleet's activity log: live, and back in time. */
 import { useMemo, useState } from 'react';
+import { useParam } from '../ui/address';
 import { page } from '../ui/client';
 import { Card } from '../ui/facts';
 import { Icon } from '../ui/icon';
@@ -18,8 +19,8 @@ const levels: readonly LevelFilter[] = ['', 'info', 'ok', 'warn', 'error', 'chap
 
 export function Activity() {
   const { activity } = useLive();
-  const [level, setLevel] = useState<LevelFilter>('');
-  const [site, setSite] = useState('');
+  const [level, setLevel] = useParam<LevelFilter>('level', '', levels);
+  const [site, setSite] = useParam('site', '');
   const [paused, setPaused] = useState<readonly ActivityEntry[]>();
   const pages = usePages(['activity', 'list', site], (cursor, signal) => page(api.GET('/activity', { params: { query: { cursor, limit: 250, ...(site && { site_id: site }) } }, signal })), { refreshSeconds: 3600 });
 

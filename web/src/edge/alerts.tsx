@@ -1,7 +1,9 @@
 /** Firing and resolved alerts. */
 import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
-import { Link, useLocation, useSearchParams } from 'wouter';
+import { Link } from 'wouter';
+import { useParam } from '../ui/address';
+import type { BulkAction } from '../ui/bulk';
 import { body, page } from '../ui/client';
 import { useConfirm } from '../ui/confirm';
 import { Card } from '../ui/facts';
@@ -129,19 +131,30 @@ function useAlertActions() {
       <p className="muted small">The activity log leaves it out, and so the next alert of this kind about the same. It is still listed and counted.</p>
     </FormDialog>
   ));
-  return { actions, dialog };
+  const silenceFor = (alert: Alert) =>
+    api.POST('/alerts/{id}/silence', { ...path(alert), body: { until: new Date(Date.now() + proposedMs).toISOString(), reason: 'silenced together with others' } });
+  const after = () => queries.invalidateQueries({ queryKey: ['alerts'] });
+  const bulk: BulkAction<Alert>[] = [
+    ...(may('AcknowledgeAlert')
+      ? [{ label: 'Acknowledge', applies: (a: Alert) => a.status === 'firing' && !a.acknowledged_at, body: 'Others see that you take care of them, until they resolve.', run: (a: Alert) => api.POST('/alerts/{id}/acknowledge', { ...path(a), body: {} }), after }]
+      : []),
+    ...(may('SilenceAlert')
+      ? [{ label: 'Silence for 8 hours', applies: (a: Alert) => a.status === 'firing' && !a.silenced_until, body: 'The activity log leaves them out. They are still listed and counted.', run: silenceFor, after }]
+      : []),
+    ...(may('UnsilenceAlert')
+      ? [{ label: 'End the silence', applies: (a: Alert) => a.status === 'firing' && Boolean(a.silenced_until), body: 'The activity log shows them again.', run: (a: Alert) => api.POST('/alerts/{id}/unsilence', path(a)), after }]
+      : []),
+  ];
+  return { actions, bulk, dialog };
 }
 
 export function Alerts() {
-  const [status, setStatus] = useState<'firing' | 'resolved' | 'all'>('firing');
-  const [severity, setSeverity] = useState<'' | Alert['severity']>('');
-  const [site, setSite] = useState('');
-  const [handled, setHandled] = useState<'' | 'open' | 'acknowledged' | 'silenced'>('');
-  const { actions, dialog } = useAlertActions();
-  // The overview links to a single kind.
-  const [, navigate] = useLocation();
-  const [search] = useSearchParams();
-  const kind = kinds.find((k) => k === search.get('kind')) ?? '';
+  const [status, setStatus] = useParam<'firing' | 'resolved' | 'all'>('status', 'firing', ['firing', 'resolved', 'all']);
+  const [severity, setSeverity] = useParam<'' | Alert['severity']>('severity', '', ['critical', 'warning']);
+  const [site, setSite] = useParam('site', '');
+  const [handled, setHandled] = useParam<'' | 'open' | 'acknowledged' | 'silenced'>('handled', '', ['open', 'acknowledged', 'silenced']);
+  const [kind, setKind] = useParam<'' | Alert['kind']>('kind', '', kinds);
+  const { actions, bulk, dialog } = useAlertActions();
   const pages = usePages(['alerts', 'list', status, severity, kind, site, handled], (cursor, signal) =>
     page(api.GET('/alerts', { params: { query: { cursor, status, ...(severity && { severity }), ...(kind && { kind }), ...(site && { site_id: site }), ...handledFilter[handled] } }, signal })));
   return (
@@ -154,6 +167,7 @@ export function Alerts() {
           pages={pages}
           rowKey={(a) => a.id}
           actions={actions}
+          bulk={bulk}
           tools={
             <>
               <Choice
@@ -187,7 +201,7 @@ export function Alerts() {
                 ]}
                 onChange={setHandled}
               />
-              <Choice label="Kind" value={kind} options={[{ value: '', label: 'All kinds' }, ...kinds.map((k) => ({ value: k, label: words(k) }))]} onChange={(k) => navigate(k ? `/alerts?kind=${k}` : '/alerts')} />
+              <Choice label="Kind" value={kind} options={[{ value: '', label: 'All kinds' }, ...kinds.map((k) => ({ value: k, label: words(k) }))]} onChange={setKind} />
               <SiteChoice value={site} onChange={setSite} />
             </>
           }

@@ -21,6 +21,7 @@ import { Deployments } from './deployments/list';
 import { DeviceDetail } from './devices/detail';
 import { Devices } from './devices/list';
 import { Events } from './events';
+import { find } from './find';
 import { LiveProvider, useLive } from './live';
 import { Orgs } from './orgs';
 import { OverviewPage } from './overview';
@@ -93,7 +94,7 @@ function Frame() {
   const groups = useNav();
   const { state, silentSince } = useLive();
   return (
-    <Shell service={service} groups={groups} live={state}>
+    <Shell service={service} groups={groups} live={state} find={find}>
       {silentSince !== undefined && (
         <div className="banners">
           <Silent who="The control plane" at={silentSince}>

@@ -2,6 +2,7 @@
 import { useMutation } from '@tanstack/react-query';
 import { useDeferredValue, useState } from 'react';
 import actions from '../api/edge.audit.gen.json';
+import { useParam } from '../ui/address';
 import { body, page } from '../ui/client';
 import { CopyBox, Copyable } from '../ui/copy';
 import { Dialog } from '../ui/dialog';
@@ -12,7 +13,7 @@ import { Failure, Notice } from '../ui/notice';
 import { count, plural } from '../ui/number';
 import { Page } from '../ui/page';
 import { usePages } from '../ui/paging';
-import { Choice, Table, type Column } from '../ui/table';
+import { Choice, Table, useServerList, type Column } from '../ui/table';
 import { DateTime, Time } from '../ui/time';
 import { Allowed, api, type AuditEntry } from './api';
 import { changeOf } from './audit-change';
@@ -23,30 +24,33 @@ import { Result } from './states';
 /** Agents register devices by the thousand, which would hide what people did. */
 const registration = 'device.register';
 
+/** Anybody can write anything into an address. */
+const valid = (time: string) => time !== '' && !Number.isNaN(Date.parse(time));
+
 export function Audit() {
-  const [site, setSite] = useState('');
-  const [action, setAction] = useState('');
-  const [actor, setActor] = useState('');
-  const [target, setTarget] = useState('');
-  const [text, setText] = useState('');
-  const [result, setResult] = useState<'' | AuditEntry['result']>('');
-  const [from, setFrom] = useState('');
-  const [to, setTo] = useState('');
-  const [registrations, setRegistrations] = useState(false);
+  const [site, setSite] = useParam('site', '');
+  const [action, setAction] = useParam('action', '');
+  const [actor, setActor] = useParam('actor', '');
+  const [target, setTarget] = useParam('target', '');
+  const { q } = useServerList();
+  const [result, setResult] = useParam<'' | AuditEntry['result']>('result', '', ['ok', 'denied', 'error']);
+  const [from, setFrom] = useParam('from', '');
+  const [to, setTo] = useParam('to', '');
+  const [withRegistrations, setWithRegistrations] = useParam('registrations', '', ['', 'yes']);
+  const registrations = withRegistrations === 'yes';
   const [open, setOpen] = useState<AuditEntry>();
   const wantedActor = useDeferredValue(actor.trim());
   const wantedAction = useDeferredValue(action.trim());
   const wantedTarget = useDeferredValue(target.trim());
-  const wantedText = useDeferredValue(text.trim());
   const query = {
     ...(site && { site_id: site }),
     ...(wantedAction ? { action: wantedAction } : !registrations && { without_action: registration }),
     ...(wantedActor && { actor: wantedActor }),
     ...(wantedTarget && { target: wantedTarget }),
-    ...(wantedText && { q: wantedText }),
+    ...(q && { q }),
     ...(result && { result }),
-    ...(from && { from: new Date(from).toISOString() }),
-    ...(to && { to: new Date(to).toISOString() }),
+    ...(valid(from) && { from: new Date(from).toISOString() }),
+    ...(valid(to) && { to: new Date(to).toISOString() }),
   };
   const pages = usePages(['audit', query], (cursor, signal) => page(api.GET('/audit', { params: { query: { cursor, ...query } }, signal })));
   const columns: Column<AuditEntry>[] = [
@@ -86,6 +90,7 @@ export function Audit() {
           columns={columns}
           pages={pages}
           rowKey={(e) => e.id}
+          server={{ search: 'Text anywhere' }}
           tools={
             <>
               {/* Actions of the control plane itself belong to no operation, so any text is
@@ -99,7 +104,6 @@ export function Audit() {
               <SiteChoice value={site} onChange={setSite} />
               <input className="input narrow" aria-label="Actor, exactly" placeholder="Actor, exactly" value={actor} onChange={(e) => setActor(e.target.value)} />
               <input className="input narrow" aria-label="Target, exactly" placeholder="Target, exactly" value={target} onChange={(e) => setTarget(e.target.value)} />
-              <input className="input narrow" aria-label="Text in the newest 100,000 entries" placeholder="Text anywhere" value={text} onChange={(e) => setText(e.target.value)} />
               <Choice
                 label="Result"
                 value={result}
@@ -124,7 +128,7 @@ export function Audit() {
                 <input id="audit-to" className="input narrow" type="datetime-local" value={to} onChange={(e) => setTo(e.target.value)} />
               </span>
               <label className="check small">
-                <input type="checkbox" checked={registrations || wantedAction !== ''} disabled={wantedAction !== ''} onChange={(e) => setRegistrations(e.target.checked)} /> Show registrations of devices
+                <input type="checkbox" checked={registrations || wantedAction !== ''} disabled={wantedAction !== ''} onChange={(e) => setWithRegistrations(e.target.checked ? 'yes' : '')} /> Show registrations of devices
               </label>
             </>
           }

@@ -1,7 +1,9 @@
 /** Events that could not be delivered: inspect, replay, discard. */
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
-import { Link, useLocation, useSearchParams } from 'wouter';
+import { Link } from 'wouter';
+import { useParam } from '../ui/address';
+import type { BulkAction } from '../ui/bulk';
 import { body, page } from '../ui/client';
 import { reason as reasonOf } from '../ui/problem';
 import { useConfirm } from '../ui/confirm';
@@ -15,7 +17,7 @@ import { count, plural } from '../ui/number';
 import { Page } from '../ui/page';
 import { usePages } from '../ui/paging';
 import { Status } from '../ui/status';
-import { Choice, Table, type Column } from '../ui/table';
+import { Choice, Table, useServerList, type Column } from '../ui/table';
 import { Time } from '../ui/time';
 import { Allowed, api, pageLimit, schemas, shortId, useMay, type DeadLetter } from './api';
 import { EventFacts } from './event-list';
@@ -33,19 +35,20 @@ function useRoutes() {
   return { options, name: (id: string) => data.find((r) => r.id === id)?.name ?? `deleted route ${shortId(id)}` };
 }
 
+const reasons = ['exhausted', 'permanent', 'route_disabled', 'route_deleted'] as const;
+
 export function DeadLetters() {
-  const [, navigate] = useLocation();
-  const [search] = useSearchParams();
-  const route = search.get('route') ?? '';
-  const [site, setSite] = useState('');
-  const [reason, setReason] = useState<'' | DeadLetter['reason']>('');
+  const [route, setRoute] = useParam('route', '');
+  const [site, setSite] = useParam('site', '');
+  const [reason, setReason] = useParam<'' | DeadLetter['reason']>('reason', '', reasons);
+  const { q } = useServerList();
   const [open, setOpen] = useState<DeadLetter>();
   const [asking, setAsking] = useState(false);
   const [replay, setReplay] = useState<Replay>();
   const routes = useRoutes();
-  const { actions } = useDeadLetterActions();
-  const pages = usePages(['deadletters', 'list', route, site, reason], (cursor, signal) =>
-    page(api.GET('/deadletters', { params: { query: { cursor, ...(route && { route_id: route }), ...(site && { site_id: site }), ...(reason && { reason }) } }, signal })), { refreshSeconds: 5 });
+  const { actions, bulk } = useDeadLetterActions();
+  const query = { ...(route && { route_id: route }), ...(site && { site_id: site }), ...(reason && { reason }), ...(q && { q }) };
+  const pages = usePages(['deadletters', 'list', query], (cursor, signal) => page(api.GET('/deadletters', { params: { query: { cursor, ...query } }, signal })), { refreshSeconds: 5 });
 
   const columns: Column<DeadLetter>[] = [
     {
@@ -88,14 +91,16 @@ export function DeadLetters() {
             pages={pages}
             rowKey={(d) => d.id}
             actions={actions}
+            bulk={bulk}
+            server={{ search: 'Topic, error or event ID' }}
             tools={
               <>
-                <Choice label="Route" value={route} options={[{ value: '', label: 'All routes' }, ...routes.options, ...(route && !routes.options.some((o) => o.value === route) ? [{ value: route, label: routes.name(route) }] : [])]} onChange={(r) => navigate(r ? `/deadletters?route=${encodeURIComponent(r)}` : '/deadletters')} />
+                <Choice label="Route" value={route} options={[{ value: '', label: 'All routes' }, ...routes.options, ...(route && !routes.options.some((o) => o.value === route) ? [{ value: route, label: routes.name(route) }] : [])]} onChange={setRoute} />
                 <SiteChoice value={site} onChange={setSite} />
                 <Choice
                   label="Reason"
                   value={reason}
-                  options={[{ value: '', label: 'Any reason' }, ...(['exhausted', 'permanent', 'route_disabled', 'route_deleted'] as const).map((r) => ({ value: r, label: deadLetterReason(r) }))]}
+                  options={[{ value: '', label: 'Any reason' }, ...reasons.map((r) => ({ value: r, label: deadLetterReason(r) }))]}
                   onChange={setReason}
                 />
               </>
@@ -114,7 +119,7 @@ function DeadLetterState({ letter }: { letter: DeadLetter }) {
   return letter.status === 'replaying' ? <Status tone="info">replaying</Status> : <Status tone="bad">dead</Status>;
 }
 
-function useDeadLetterActions(): { actions: (letter: DeadLetter) => MenuAction[] } {
+function useDeadLetterActions(): { actions: (letter: DeadLetter) => MenuAction[]; bulk: BulkAction<DeadLetter>[] } {
   const may = useMay();
   const confirm = useConfirm();
   const queries = useQueryClient();
@@ -151,6 +156,31 @@ function useDeadLetterActions(): { actions: (letter: DeadLetter) => MenuAction[]
             ...(may('DeleteDeadLetter') ? [{ label: 'Delete', danger: true, run: () => remove(letter) }] : []),
           ]
         : [],
+    bulk: [
+      ...(may('ReplayDeadLetter')
+        ? [
+            {
+              label: 'Replay',
+              applies: (letter: DeadLetter) => letter.status === 'dead' && letter.reason !== 'route_deleted',
+              body: 'The events are sent to their targets again, with all their retries. Targets may have seen them before.',
+              run: (letter: DeadLetter) => api.POST('/deadletters/{id}/replay', path(letter)),
+              after: refresh,
+            },
+          ]
+        : []),
+      ...(may('DeleteDeadLetter')
+        ? [
+            {
+              label: 'Delete',
+              applies: (letter: DeadLetter) => letter.status === 'dead',
+              body: 'These events will never be delivered over these routes.',
+              danger: true,
+              run: (letter: DeadLetter) => api.DELETE('/deadletters/{id}', path(letter)),
+              after: refresh,
+            },
+          ]
+        : []),
+    ],
   };
 }
 

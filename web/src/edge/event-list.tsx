@@ -4,6 +4,7 @@
  */
 import { useInfiniteQuery } from '@tanstack/react-query';
 import { useDeferredValue, useState } from 'react';
+import { useParam } from '../ui/address';
 import { page } from '../ui/client';
 import { JsonView } from '../ui/json-view';
 import { Empty, Failure } from '../ui/notice';
@@ -25,8 +26,8 @@ const pollMs = 2_000;
 const tailSize = 100;
 
 export function EventList({ site: fixedSite }: { site?: string }) {
-  const [site, setSite] = useState('');
-  const [topic, setTopic] = useState('');
+  const [site, setSite] = useParam('site', '');
+  const [topic, setTopic] = useParam('topic', '');
   const [paused, setPaused] = useState(false);
   const [open, setOpen] = useState<EdgeEvent>();
   const wanted = useDeferredValue(topic.trim());

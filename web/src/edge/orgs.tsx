@@ -59,6 +59,19 @@ export function Orgs() {
           pages={pages}
           rowKey={(o) => o.id}
           actions={may('DeleteOrg') ? (o) => [{ label: 'Delete', danger: true, run: () => remove(o) }] : undefined}
+          bulk={
+            may('DeleteOrg')
+              ? [
+                  {
+                    label: 'Delete',
+                    body: 'Their tokens stop working at once. Their sites, devices and routes stay, and are seen by global tokens only.',
+                    danger: true,
+                    run: (o: Org) => api.DELETE('/orgs/{id}', { params: { path: { id: o.id } } }),
+                    after: () => queries.invalidateQueries({ queryKey: ['orgs'] }),
+                  },
+                ]
+              : []
+          }
           empty={{ icon: 'org', title: 'No orgs', text: 'Without orgs everything belongs to the global tokens.', action: create }}
         />
       </Card>

@@ -94,10 +94,10 @@ function Tiles({ overview: o }: { overview?: Overview }) {
   const enrolled = Object.values(o.sites).reduce((a, b) => a + b, 0) - (o.sites['revoked'] ?? 0);
   return (
     <div className="tiles">
-      <Tile href="/sites" label="Sites online" value={`${count(o.sites['online'] ?? 0)} of ${count(enrolled)}`} note={offline ? `${count(offline)} offline` : 'none offline'} bad={offline > 0} />
+      <Tile href={offline ? '/sites?status=offline' : '/sites'} label="Sites online" value={`${count(o.sites['online'] ?? 0)} of ${count(enrolled)}`} note={offline ? `${count(offline)} offline` : 'none offline'} bad={offline > 0} />
       <Tile href="/devices" label="Devices" {...devicesNote(o)} />
-      <Tile href="/deployments" label="Deployments up" {...deploymentsNote(o)} />
-      <Tile href="/campaigns" label="Campaigns running" {...campaignsNote(o)} />
+      <Tile href={(o.deployments['failed'] ?? 0) > 0 ? '/deployments?filter=failed' : '/deployments'} label="Deployments up" {...deploymentsNote(o)} />
+      <Tile href="/campaigns?status=running" label="Campaigns running" {...campaignsNote(o)} />
       <Tile href="/routes" label="Deliveries pending" value={short(o.deliveries_pending)} {...routesNote(o)} />
       <Tile href="/deadletters" label="Dead letters" value={short(o.deadletters)} note={o.deadletters ? 'not delivered' : 'all delivered'} bad={o.deadletters > 0} />
     </div>

@@ -3,6 +3,7 @@ import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { useCaller } from '../ui/access';
 import { body, page } from '../ui/client';
+import type { BulkAction } from '../ui/bulk';
 import { useConfirm } from '../ui/confirm';
 import type { FieldSpec } from '../ui/draft';
 import { Card } from '../ui/facts';
@@ -105,6 +106,17 @@ export function Policies() {
         ]
       : [];
 
+  const turn = (enabled: boolean) => (pack: PolicyPack) => api.PATCH('/policy-packs/{id}', { ...path(pack), body: { enabled } });
+  const bulk: BulkAction<PolicyPack>[] = [
+    ...(may('PatchPolicyPack')
+      ? [
+          { label: 'Enable', applies: (p: PolicyPack) => mine(p) && !p.enabled, body: 'From now on sites may run only what an enabled pack allows.', run: turn(true), after: refresh },
+          { label: 'Disable', applies: (p: PolicyPack) => mine(p) && p.enabled, body: 'What only they allow may not run any more; where no pack is left, every image may.', danger: true, run: turn(false), after: refresh },
+        ]
+      : []),
+    ...(may('DeletePolicyPack') ? [{ label: 'Delete', applies: mine, body: 'What only they allow may not run any more.', danger: true, run: (p: PolicyPack) => api.DELETE('/policy-packs/{id}', path(p)), after: refresh }] : []),
+  ];
+
   const common: FieldSpec[] = [
     { name: 'allowed_images', label: 'Allowed images', hint: 'Patterns, one a line. A * matches any run of characters, slashes too.', placeholder: 'ghcr.io/example/*', keepEmpty: true },
     { name: 'enabled', label: 'Enabled', hint: 'Once a pack applies to a site, it runs only what one of its packs allows.' },
@@ -127,6 +139,7 @@ export function Policies() {
             pages={pages}
             rowKey={(p) => p.id}
             actions={actions}
+            bulk={bulk}
             empty={{ icon: 'policy', title: 'No policy packs', text: 'Every site may run every image.', action: create }}
           />
         </Card>

@@ -13,6 +13,7 @@ import { Silent } from '../ui/silent';
 import { api, callerOf, session, useMay, type Me } from './api';
 import { Audit } from './audit';
 import { Fleet } from './fleet';
+import { find } from './find';
 import { Images } from './images/list';
 import { LiveProvider, useLive } from './live';
 import { Operations } from './operations';
@@ -68,7 +69,7 @@ function Frame({ me }: { me: Me }) {
   const groups = useNav();
   const { state, error, host, operations, readAt, retry } = useLive();
   return (
-    <Shell service={service} groups={groups} live={state}>
+    <Shell service={service} groups={groups} live={state} find={find}>
       {(me.insecure || (state === 'reconnecting' && host)) && (
         <div className="stack-tight banners">
           {me.insecure && (

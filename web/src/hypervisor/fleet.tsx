@@ -115,6 +115,15 @@ function Nodes() {
           pages={wholeList(nodes.data, nodes.error ?? undefined, () => void nodes.refetch())}
           rowKey={(n) => n.name}
           actions={may('CordonNode') ? (n) => [{ label: n.cordoned ? 'Uncordon' : 'Cordon', run: () => void cordon(n) }] : undefined}
+          bulk={
+            may('CordonNode')
+              ? [
+                  { label: 'Cordon', applies: (n: Node) => !n.cordoned, body: 'Nothing new is placed on them, unless they are named. Their VMs keep running.', run: (n: Node) => api.POST('/fleet/nodes/{name}/cordon', { params: { path: { name: n.name } } }), after: () => queries.invalidateQueries({ queryKey: ['fleet'] }) },
+                  { label: 'Uncordon', applies: (n: Node) => n.cordoned, body: 'VMs are placed on them again.', run: (n: Node) => api.POST('/fleet/nodes/{name}/uncordon', { params: { path: { name: n.name } } }), after: () => queries.invalidateQueries({ queryKey: ['fleet'] }) },
+                ]
+              : []
+          }
+          at="hosts."
           empty={{ icon: 'server', title: 'No host reports here', text: <>Start a daemon with <code>--registry</code> and the address of this one, and it joins.</> }}
         />
       </Card>

@@ -58,7 +58,7 @@ function Tiles({ host }: { host: Host | undefined }) {
   const busy = operations?.filter(underWay).length;
   return (
     <div className="tiles">
-      <Tile href="/vms" label="VMs running" value={vms ? `${count(running)}${vms.length >= pageLimit ? ' or more' : ''}` : waiting} note={vms && (failed ? `${count(failed)} failed` : `of ${count(vms.length)}${vms.length >= pageLimit ? ' or more' : ''}`)} bad={failed > 0} />
+      <Tile href={failed ? '/vms?state=failed' : '/vms?state=running'} label="VMs running" value={vms ? `${count(running)}${vms.length >= pageLimit ? ' or more' : ''}` : waiting} note={vms && (failed ? `${count(failed)} failed` : `of ${count(vms.length)}${vms.length >= pageLimit ? ' or more' : ''}`)} bad={failed > 0} />
       <Tile label="Processors free" {...(host ? left(host.vcpus, host.free_vcpus, count) : { value: waiting })} />
       <Tile label="Memory free" {...(host ? left(host.memory_mib, host.free_memory_mib, mib) : { value: waiting })} />
       <Tile href="/operations" label="Operations" value={busy === undefined ? waiting : count(busy)} note="under way" />
@@ -105,7 +105,9 @@ function ByState() {
         <ul className="plain stack-tight">
           {[...tally].filter(([, those]) => those.length > 0).map(([state, those]) => (
             <li key={state} className="row spread">
-              <VMState state={state} />
+              <Link href={`/vms?state=${state}`}>
+                <VMState state={state} />
+              </Link>
               <span>{those.length <= 3 ? those.map((v, i) => <span key={v.id}>{i > 0 && ', '}<Link href={`/vms/${v.id}`}>{v.name}</Link></span>) : count(those.length)}</span>
             </li>
           ))}

@@ -1,14 +1,16 @@
 /** Sign-in, and the routes to the pages. */
+import { useCallback } from 'react';
 import { Link, Route, Switch } from 'wouter';
 import { Gate } from '../ui/gate';
 import { Empty, Failure } from '../ui/notice';
 import { Page } from '../ui/page';
+import type { Find, Found } from '../ui/palette';
 import { Shell, type NavGroup } from '../ui/shell';
-import { session } from './api';
+import { session, type VIP } from './api';
 import { Backends } from './backends';
 import { Banners } from './banners';
 import { Sessions } from './bgp';
-import { vipName } from './links';
+import { backendLabel, vipName, vipPath } from './links';
 import { LiveProvider, useLive } from './live';
 import { NodePage } from './node';
 import { Overview } from './overview';
@@ -50,11 +52,24 @@ function useNav(): NavGroup[] {
   ];
 }
 
+/** How many of each kind are offered. */
+const most = 8;
+
+/** The VIPs and backends whose address contains the text. */
+function found(vips: readonly VIP[], text: string): Found[] {
+  const backends = new Set(vips.flatMap((v) => v.backends.map(backendLabel)));
+  return [
+    ...vips.filter((v) => v.name.includes(text)).slice(0, most).map((v): Found => ({ label: v.name, href: vipPath(v.name), icon: 'balance', kind: 'VIP' })),
+    ...[...backends].filter((b) => b.includes(text)).slice(0, most).map((b): Found => ({ label: b, href: `/backends?filter=${encodeURIComponent(b)}`, icon: 'server', kind: 'backend' })),
+  ];
+}
+
 function Frame() {
   const groups = useNav();
-  const { state, error, retry } = useLive();
+  const { state, error, retry, reading } = useLive();
+  const find: Find = useCallback((text) => Promise.resolve(found(reading?.vips ?? [], text)), [reading]);
   return (
-    <Shell service={service} groups={groups} live={state}>
+    <Shell service={service} groups={groups} live={state} find={find}>
       <Banners />
       {error === undefined ? (
         <Pages />

@@ -45,7 +45,7 @@ export function Sessions() {
           <Table brief label="BGP sessions" noun="session" columns={columns} pages={wholeList(sessions)} rowKey={(s) => s.peer} empty={{ icon: 'peers', title: 'No peers' }} />
         </Card>
         <Card title="Announcements" actions={<Link href="/vips">All VIPs</Link>} flush>
-          <Table label="Announcements" noun="VIP" columns={announcements} pages={wholeList(reading && [...reading.vips])} rowKey={(v) => v.name} href={(v) => vipPath(v.name)} empty={{ icon: 'balance', title: 'No VIPs are configured' }} />
+          <Table label="Announcements" at="announcements." noun="VIP" columns={announcements} pages={wholeList(reading && [...reading.vips])} rowKey={(v) => v.name} href={(v) => vipPath(v.name)} empty={{ icon: 'balance', title: 'No VIPs are configured' }} />
         </Card>
       </div>
     </Page>

@@ -137,7 +137,7 @@ function Tiles({ reading }: { reading?: Reading }) {
   return (
     <div className="tiles">
       <Tile href="/vips" label="VIPs" value={count(vips.length)} note={unserved ? `${count(unserved)} without a healthy backend` : 'all have a healthy backend'} bad={unserved > 0} />
-      <Tile href="/backends" label="Backends healthy" value={small ? `${backends.healthy} of ${backends.total}` : count(backends.healthy)} note={`${small ? '' : `of ${count(backends.total)}, `}${troubles || 'none down'}`} bad={backends.down > 0} />
+      <Tile href={backends.down ? '/backends?filter=down' : '/backends'} label="Backends healthy" value={small ? `${backends.healthy} of ${backends.total}` : count(backends.healthy)} note={`${small ? '' : `of ${count(backends.total)}, `}${troubles || 'none down'}`} bad={backends.down > 0} />
       <Tile label="Packets" value={perSecond('packets')} note={now && bitRate(now.bytes)} />
       <Tile label="New flows" value={perSecond('flows')} note={`${short(node.flows.entries)} in the flow table`} />
       <Tile label="Dropped" value={perSecond('dropped')} note={dropped ? `${short(dropped)} so far` : 'none so far'} bad={!!now?.dropped} />

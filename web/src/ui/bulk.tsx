@@ -80,7 +80,7 @@ export function BulkDialog<T>({ action, rows, counted, name, onClose }: Props<T>
           <>
             <div>{action.body}</div>
             <p>{listed(chosen.map(name))}</p>
-            {left > 0 && <p className="muted">{counted(left)} of those selected are left out: this makes no sense for them.</p>}
+            {left > 0 && <p className="muted">Left out: {counted(left)}, to which this does not apply.</p>}
           </>
         )}
         {outcome && (

@@ -107,16 +107,16 @@ export function Palette({ places, find, onClose }: { /** The pages and services.
             onKeyDown={keys}
           />
         </div>
-        <ul id={list} role="listbox" aria-label="Results">
+        <div id={list} role="listbox" aria-label="Results" className="palette-list">
           {found.map((f, i) => (
-            // eslint-disable-next-line jsx-a11y/click-events-have-key-events -- the input has the keys
-            <li key={`${f.kind} ${f.href}`} id={`${list}-${i}`} role="option" aria-selected={i === selected} className="menu-item" onClick={() => go(f)} onPointerMove={() => setAt(i)}>
+            // eslint-disable-next-line jsx-a11y/click-events-have-key-events, jsx-a11y/interactive-supports-focus -- the input has the keys and the focus
+            <div key={`${f.kind} ${f.href}`} id={`${list}-${i}`} role="option" aria-selected={i === selected} className="menu-item" onClick={() => go(f)} onPointerMove={() => setAt(i)}>
               <Icon name={f.icon} />
               <span className="clip">{f.label}</span>
               <span className="muted small">{f.kind}</span>
-            </li>
+            </div>
           ))}
-        </ul>
+        </div>
         <p className="muted small" role="status">
           {objects.error && searches ? reason(objects.error) : searches && objects.isFetching ? 'Searching…' : found.length === 0 ? 'Nothing is called so.' : ''}
         </p>

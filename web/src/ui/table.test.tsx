@@ -25,7 +25,10 @@ function show(pages: Pages<Row>, more: Partial<Parameters<typeof Table<Row>>[0]>
 const firstCells = () => screen.getAllByRole('row').slice(1).map((r) => within(r).getAllByRole('cell')[0]?.textContent);
 
 describe('Table', () => {
-  beforeEach(() => localStorage.clear());
+  beforeEach(() => {
+    localStorage.clear();
+    history.replaceState(null, '', '/things');
+  });
 
   it('sorts by a click on the head, and says so', async () => {
     show(wholeList(rows));
@@ -112,5 +115,59 @@ describe('Table', () => {
     show(wholeList(rows), { columns: columns.map((c) => ({ ...c, hidden: false })) });
     await userEvent.click(screen.getByText('blue'));
     expect(location.pathname).toBe('/things/2');
+  });
+
+  it('keeps filter and order in the address, and takes them from there', async () => {
+    history.replaceState(null, '', '/things?filter=a&sort=-name#tab');
+    show(wholeList(rows));
+    expect(firstCells()).toEqual(['beta', 'alpha']);
+    await userEvent.type(screen.getByRole('searchbox'), 'l');
+    expect(firstCells()).toEqual(['alpha']);
+    expect(location.search + location.hash).toBe('?filter=al&sort=-name#tab');
+    await userEvent.clear(screen.getByRole('searchbox'));
+    await userEvent.click(screen.getByRole('button', { name: 'Name' }));
+    expect(location.search).toBe('');
+  });
+
+  it('leaves search and order to a server that does them', async () => {
+    show({ ...wholeList(rows), hasMore: true }, { server: { search: 'Name', sort: ['name'] } });
+    await userEvent.type(screen.getByRole('searchbox', { name: 'Search all things' }), 'zzz');
+    await userEvent.click(screen.getByRole('button', { name: 'Name' }));
+    // What the server answered is shown as it is.
+    expect(firstCells()).toEqual(['beta', 'alpha']);
+    expect(location.search).toBe('?filter=zzz&sort=name');
+  });
+
+  it('loads as much as the address says', () => {
+    history.replaceState(null, '', '/things?parts=3');
+    const loadMore = vi.fn();
+    const { rerender } = show({ ...wholeList(rows), hasMore: true, parts: 1, loadMore });
+    expect(loadMore).toHaveBeenCalledTimes(1);
+    rerender(<Table label="Things" noun="thing" columns={columns} pages={{ ...wholeList(rows), hasMore: true, parts: 3, loadMore }} rowKey={(r) => r.id} empty={{ icon: 'site', title: 'No things' }} />);
+    expect(loadMore).toHaveBeenCalledTimes(1);
+  });
+
+  it('acts on the selected rows that it makes sense for, tells what failed, and tries that again', async () => {
+    const run = vi.fn((row: Row) => (row.name === 'beta' && run.mock.calls.length < 3 ? Promise.reject(new Error('busy')) : Promise.resolve()));
+    const after = vi.fn();
+    const three = [...rows, { id: '3', name: 'gamma', colour: 'grey' }];
+    show(wholeList(three), { bulk: [{ label: 'Paint', body: 'They get a new colour.', applies: (r) => r.colour !== 'grey', run, after }] });
+    expect(screen.queryByRole('toolbar')).not.toBeInTheDocument();
+    await userEvent.click(screen.getByRole('checkbox', { name: 'Select beta' }));
+    expect(screen.getByText('1 thing selected')).toBeInTheDocument();
+    await userEvent.click(screen.getByRole('checkbox', { name: 'Select all things that are shown' }));
+    await userEvent.click(screen.getByRole('button', { name: 'Paint' }));
+    const dialog = screen.getByRole('dialog', { name: 'Paint 2 things?' });
+    expect(dialog).toHaveTextContent('beta, alpha');
+    expect(dialog).toHaveTextContent('Left out: 1 thing');
+    await userEvent.click(within(dialog).getByRole('button', { name: 'Paint 2 things' }));
+    expect(dialog).toHaveTextContent('1 of 2 things done, 1 failed');
+    expect(dialog).toHaveTextContent('beta: busy');
+    await userEvent.click(within(dialog).getByRole('button', { name: 'Try the failed again' }));
+    expect(dialog).toHaveTextContent('1 of 1 thing done');
+    expect(run.mock.calls.map(([r]) => r.name)).toEqual(['beta', 'alpha', 'beta']);
+    expect(after).toHaveBeenCalledTimes(2);
+    await userEvent.click(within(dialog).getByText('Close'));
+    expect(screen.queryByRole('toolbar')).not.toBeInTheDocument();
   });
 });

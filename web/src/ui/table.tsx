@@ -72,6 +72,12 @@ export function useServerList(at = ''): { q: string; order: Order | null } {
 
 /** An order as it is written in the address: a column, with a dash before it if it descends. */
 export const orderOf = (text: string): Order | null => (text === '' ? null : { column: text.replace(/^-/, ''), descending: text.startsWith('-') });
+/** The order as the API names it. `names` maps columns to fields. */
+export function sortFor<Field extends string>(order: Order | null, names: Record<string, Field>): Field | `-${Field}` | undefined {
+  const field = names[order?.column ?? ''];
+  return field && (order?.descending ? `-${field}` : field);
+}
+
 const textOf = (order: Order | null) => (order ? `${order.descending ? '-' : ''}${order.column}` : '');
 
 /** How many parts of a list an address may ask for. */

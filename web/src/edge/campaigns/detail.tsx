@@ -1,6 +1,7 @@
 /** A campaign: its stages, the outcome for every device, and the actions on it. */
 import { useQuery, useQueryClient } from '@tanstack/react-query';
-import { useState, type ReactNode } from 'react';
+import type { ReactNode } from 'react';
+import { useParam } from '../../ui/address';
 import { body, page } from '../../ui/client';
 import { useConfirm } from '../../ui/confirm';
 import { Copyable } from '../../ui/copy';
@@ -263,7 +264,7 @@ const columns: Column<CampaignDevice>[] = [
 ];
 
 function CampaignDevices({ id }: { id: string }) {
-  const [outcome, setOutcome] = useState<'' | CampaignDevice['outcome']>('');
+  const [outcome, setOutcome] = useParam<'' | CampaignDevice['outcome']>('outcome', '');
   const pages = usePages(
     ['campaigns', 'devices', id, outcome],
     (cursor, signal) => page(api.GET('/ota/campaigns/{id}/devices', { params: { path: { id }, query: { cursor, ...(outcome && { outcome }) } }, signal })),
@@ -273,6 +274,7 @@ function CampaignDevices({ id }: { id: string }) {
     <Card title="Devices" flush>
       <Table
         label="Devices of the campaign"
+        at="devices."
         noun="device"
         columns={columns}
         pages={pages}

@@ -1,5 +1,6 @@
 /** All campaigns in the caller's scope. */
 import { useState } from 'react';
+import { useParam } from '../../ui/address';
 import { page } from '../../ui/client';
 import { Card } from '../../ui/facts';
 import { count } from '../../ui/number';
@@ -35,7 +36,7 @@ const columns: Column<Campaign>[] = [
 ];
 
 export function Campaigns() {
-  const [status, setStatus] = useState<StatusFilter>('');
+  const [status, setStatus] = useParam<StatusFilter>('status', '', ['draft', 'running', 'completed', 'aborted']);
   const [creating, setCreating] = useState(false);
   const pages = usePages(['campaigns', 'list', status], (cursor, signal) => page(api.GET('/ota/campaigns', { params: { query: { cursor, ...(status && { status }) } }, signal })), { refreshSeconds: 5 });
   const create = (

@@ -1,12 +1,13 @@
 /** The actions on a deployment: edit, start or stop, roll back, delete. */
 import { useQueryClient } from '@tanstack/react-query';
 import { useState, type ReactNode } from 'react';
+import type { BulkAction } from '../../ui/bulk';
 import { useConfirm } from '../../ui/confirm';
 import type { MenuAction } from '../../ui/menu';
 import { api, useMay, useSites, type Deployment, type DeploymentPatch } from '../api';
 import { DeploymentDialog } from './form';
 
-export function useDeploymentActions(onDeleted: () => void = () => undefined): { actions: (deployment: Deployment) => MenuAction[]; dialog: ReactNode } {
+export function useDeploymentActions(onDeleted: () => void = () => undefined): { actions: (deployment: Deployment) => MenuAction[]; bulk: BulkAction<Deployment>[]; dialog: ReactNode } {
   const may = useMay();
   const confirm = useConfirm();
   const queries = useQueryClient();
@@ -83,5 +84,15 @@ export function useDeploymentActions(onDeleted: () => void = () => undefined): {
       : []),
     ...(may('DeleteDeployment') ? [{ label: 'Delete', danger: true, run: () => remove(d) }] : []),
   ];
-  return { actions, dialog: editing && <DeploymentDialog deployment={editing} onClose={() => setEditing(undefined)} /> };
+  const want = (state: 'running' | 'stopped') => (d: Deployment) => api.PATCH('/deployments/{id}', { ...path(d), body: { desired_state: state } });
+  const bulk: BulkAction<Deployment>[] = [
+    ...(may('PatchDeployment')
+      ? [
+          { label: 'Start', applies: (d: Deployment) => d.desired_state !== 'running', body: 'Their sites run them as soon as their agents hear of it.', run: want('running'), after: refresh },
+          { label: 'Stop', applies: (d: Deployment) => d.desired_state === 'running', body: 'They are stopped as soon as their agents hear of it. They stay deployed and can be started again.', danger: true, run: want('stopped'), after: refresh },
+        ]
+      : []),
+    ...(may('DeleteDeployment') ? [{ label: 'Delete', body: 'Their agents stop the containers and remove them.', danger: true, run: (d: Deployment) => api.DELETE('/deployments/{id}', path(d)), after: refresh }] : []),
+  ];
+  return { actions, bulk, dialog: editing && <DeploymentDialog deployment={editing} onClose={() => setEditing(undefined)} /> };
 }

@@ -1,5 +1,6 @@
 /** All deployments in the caller's scope. */
 import { useState } from 'react';
+import { useParam } from '../../ui/address';
 import { page } from '../../ui/client';
 import { Card } from '../../ui/facts';
 import { Page } from '../../ui/page';
@@ -12,9 +13,9 @@ import { deploymentColumns } from './columns';
 import { DeploymentDialog } from './form';
 
 export function Deployments() {
-  const [site, setSite] = useState('');
+  const [site, setSite] = useParam('site', '');
   const [creating, setCreating] = useState(false);
-  const { actions, dialog } = useDeploymentActions();
+  const { actions, bulk, dialog } = useDeploymentActions();
   const pages = usePages(['deployments', 'list', site], (cursor, signal) => page(api.GET('/deployments', { params: { query: { cursor, ...(site && { site_id: site }) } }, signal })));
   const create = (
     <Allowed operation="CreateDeployment">
@@ -34,6 +35,7 @@ export function Deployments() {
           rowKey={(d) => d.id}
           href={(d) => `/deployments/${encodeURIComponent(d.id)}`}
           actions={actions}
+          bulk={bulk}
           tools={<SiteChoice value={site} onChange={setSite} />}
           empty={{ icon: 'deployment', title: site ? 'Nothing is deployed to this site' : 'Nothing is deployed yet', text: 'Choose a site and an image; policy packs say which images may run.', action: create }}
         />

@@ -1,6 +1,7 @@
 /** The actions on a device: update, forget. */
 import { useQueryClient } from '@tanstack/react-query';
 import { useState, type ReactNode } from 'react';
+import type { BulkAction } from '../../ui/bulk';
 import { useConfirm } from '../../ui/confirm';
 import type { FieldSpec } from '../../ui/draft';
 import { FormDialog } from '../../ui/form';
@@ -17,7 +18,7 @@ export const artifactFields: FieldSpec[] = [
 
 const otaFields: FieldSpec[] = [...artifactFields, { name: 'force', label: 'Install even when the device has this version' }];
 
-export function useDeviceActions(onDeleted: () => void = () => undefined): { actions: (device: Device) => MenuAction[]; dialog: ReactNode } {
+export function useDeviceActions(onDeleted: () => void = () => undefined): { actions: (device: Device) => MenuAction[]; bulk: BulkAction<Device>[]; dialog: ReactNode } {
   const may = useMay();
   const confirm = useConfirm();
   const queries = useQueryClient();
@@ -64,5 +65,16 @@ export function useDeviceActions(onDeleted: () => void = () => undefined): { act
       </p>
     </FormDialog>
   );
-  return { actions, dialog };
+  const bulk: BulkAction<Device>[] = may('DeleteDevice')
+    ? [
+        {
+          label: 'Forget',
+          body: 'They and their twins are removed: their desired and reported states are lost. Their agents may register them again, as new devices.',
+          danger: true,
+          run: (device) => api.DELETE('/devices/{id}', path(device)),
+          after: () => queries.invalidateQueries({ queryKey: ['devices'] }),
+        },
+      ]
+    : [];
+  return { actions, bulk, dialog };
 }

@@ -1,6 +1,7 @@
 /** The actions on a route: edit, enable or disable, delete. */
 import { useQueryClient } from '@tanstack/react-query';
 import { useState, type ReactNode } from 'react';
+import type { BulkAction } from '../../ui/bulk';
 import { useConfirm } from '../../ui/confirm';
 import type { MenuAction } from '../../ui/menu';
 import { toast } from '../../ui/toast';
@@ -8,7 +9,7 @@ import { reason } from '../../ui/problem';
 import { api, useMay, type Route } from '../api';
 import { RouteDialog } from './form';
 
-export function useRouteActions(onDeleted: () => void = () => undefined): { actions: (route: Route) => MenuAction[]; dialog: ReactNode } {
+export function useRouteActions(onDeleted: () => void = () => undefined): { actions: (route: Route) => MenuAction[]; bulk: BulkAction<Route>[]; dialog: ReactNode } {
   const may = useMay();
   const confirm = useConfirm();
   const queries = useQueryClient();
@@ -62,5 +63,15 @@ export function useRouteActions(onDeleted: () => void = () => undefined): { acti
     ...(may('PatchRoute') ? [{ label: 'Edit', run: () => setEditing(route) }, route.enabled ? { label: 'Disable', run: () => disable(route) } : { label: 'Enable', run: () => void enable(route) }] : []),
     ...(may('DeleteRoute') ? [{ label: 'Delete', danger: true, run: () => remove(route) }] : []),
   ];
-  return { actions, dialog: editing && <RouteDialog route={editing} onClose={() => setEditing(undefined)} /> };
+  const turn = (enabled: boolean) => (route: Route) => api.PATCH('/routes/{id}', { ...path(route), body: { enabled } });
+  const bulk: BulkAction<Route>[] = [
+    ...(may('PatchRoute')
+      ? [
+          { label: 'Enable', applies: (route: Route) => !route.enabled, body: 'They deliver events again from now on.', run: turn(true), after: refresh },
+          { label: 'Disable', applies: (route: Route) => route.enabled, body: 'They deliver nothing more. Deliveries that wait become dead letters.', danger: true, run: turn(false), after: refresh },
+        ]
+      : []),
+    ...(may('DeleteRoute') ? [{ label: 'Delete', body: 'They and their signing secrets are removed. Dead letters of a deleted route cannot be replayed.', danger: true, run: (route: Route) => api.DELETE('/routes/{id}', path(route)), after: refresh }] : []),
+  ];
+  return { actions, bulk, dialog: editing && <RouteDialog route={editing} onClose={() => setEditing(undefined)} /> };
 }

@@ -30,7 +30,7 @@ const columns: Column<Route>[] = [
 
 export function Routes() {
   const [creating, setCreating] = useState(false);
-  const { actions, dialog } = useRouteActions();
+  const { actions, bulk, dialog } = useRouteActions();
   const pages = usePages(['routes', 'list'], (cursor, signal) => page(api.GET('/routes', { params: { query: { cursor } }, signal })));
   const create = (
     <Allowed operation="CreateRoute">
@@ -50,6 +50,7 @@ export function Routes() {
           rowKey={(r) => r.id}
           href={(r) => `/routes/${encodeURIComponent(r.id)}`}
           actions={actions}
+          bulk={bulk}
           empty={{ icon: 'route', title: 'No routes yet', text: 'Without a route events are kept, but delivered nowhere.', action: create }}
         />
       </Card>

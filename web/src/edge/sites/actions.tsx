@@ -4,6 +4,7 @@
  */
 import { useQueryClient } from '@tanstack/react-query';
 import { useState, type ReactNode } from 'react';
+import type { BulkAction } from '../../ui/bulk';
 import { body } from '../../ui/client';
 import { useConfirm } from '../../ui/confirm';
 import type { FieldSpec } from '../../ui/draft';
@@ -17,7 +18,7 @@ const fields: FieldSpec[] = [
   { name: 'labels', label: 'Labels', hint: 'Agents may set labels too, with every heartbeat.', keepEmpty: true },
 ];
 
-export function useSiteActions(onDeleted: () => void = () => undefined): { actions: (site: Site) => MenuAction[]; dialog: ReactNode } {
+export function useSiteActions(onDeleted: () => void = () => undefined): { actions: (site: Site) => MenuAction[]; bulk: BulkAction<Site>[]; dialog: ReactNode } {
   const may = useMay();
   const confirm = useConfirm();
   const queries = useQueryClient();
@@ -85,5 +86,30 @@ export function useSiteActions(onDeleted: () => void = () => undefined): { actio
       }}
     />
   );
-  return { actions, dialog };
+  const bulk: BulkAction<Site>[] = [
+    ...(may('RevokeSite')
+      ? [
+          {
+            label: 'Revoke',
+            applies: (site: Site) => site.status !== 'revoked',
+            body: 'Their agents are shut out at once and for good. Their devices, deployments and events stay on record.',
+            danger: true,
+            run: (site: Site) => api.POST('/sites/{id}/revoke', path(site)),
+            after: refresh,
+          },
+        ]
+      : []),
+    ...(may('DeleteSite')
+      ? [
+          {
+            label: 'Delete',
+            body: 'They are removed with all their devices, their twins and their deployments. This cannot be undone.',
+            danger: true,
+            run: (site: Site) => api.DELETE('/sites/{id}', path(site)),
+            after: refresh,
+          },
+        ]
+      : []),
+  ];
+  return { actions, bulk, dialog };
 }

@@ -111,6 +111,7 @@ function SiteDevices({ id }: { id: string }) {
     <Card flush>
       <Table
         label="Devices of the site"
+        at="devices."
         noun="device"
         columns={deviceColumns.filter((c) => c.id !== 'site')}
         pages={pages}
@@ -128,6 +129,7 @@ function SiteDeployments({ id }: { id: string }) {
     <Card flush>
       <Table
         label="Deployments of the site"
+        at="deployments."
         noun="deployment"
         columns={deploymentColumns.filter((c) => c.id !== 'site')}
         pages={pages}

@@ -1,11 +1,12 @@
 /** All sites in the caller's scope. */
 import { useState } from 'react';
 import { Link } from 'wouter';
+import { useParam } from '../../ui/address';
 import { page } from '../../ui/client';
 import { Card, Tags } from '../../ui/facts';
 import { Page } from '../../ui/page';
 import { usePages } from '../../ui/paging';
-import { Choice, Table, type Column } from '../../ui/table';
+import { Choice, sortFor, Table, useServerList, type Column } from '../../ui/table';
 import { EndTime, Time } from '../../ui/time';
 import { Allowed, api, type Site } from '../api';
 import { Id } from '../links';
@@ -27,11 +28,16 @@ const columns: Column<Site>[] = [
   { id: 'id', header: 'ID', cell: (s) => <Id id={s.id} />, text: (s) => s.id, hidden: true },
 ];
 
+const sorts = { name: 'name', status: 'status', seen: 'last_seen_at' } as const;
+
 export function Sites() {
-  const [status, setStatus] = useState<StatusFilter>('');
+  const [status, setStatus] = useParam<StatusFilter>('status', '', ['online', 'offline', 'revoked']);
+  const { q, order } = useServerList();
+  const sort = sortFor(order, sorts);
   const [enrolling, setEnrolling] = useState(false);
-  const { actions, dialog } = useSiteActions();
-  const pages = usePages(['sites', 'list', status], (cursor, signal) => page(api.GET('/sites', { params: { query: { cursor, ...(status && { status }) } }, signal })));
+  const { actions, bulk, dialog } = useSiteActions();
+  const query = { ...(status && { status }), ...(q && { q }), ...(sort && { sort }) };
+  const pages = usePages(['sites', 'list', query], (cursor, signal) => page(api.GET('/sites', { params: { query: { cursor, ...query } }, signal })));
   const enroll = (
     <Allowed operation="CreateEnrollmentToken">
       <button type="button" className="btn btn-primary" onClick={() => setEnrolling(true)}>
@@ -63,6 +69,8 @@ export function Sites() {
           rowKey={(s) => s.id}
           href={(s) => `/sites/${encodeURIComponent(s.id)}`}
           actions={actions}
+          bulk={bulk}
+          server={{ search: 'Name, label or ID', sort: Object.keys(sorts) }}
           tools={
             <Choice
               label="Status"

@@ -80,6 +80,19 @@ export function EnrollmentTokens() {
           pages={pages}
           rowKey={(t) => t.id}
           actions={may('DeleteEnrollmentToken') ? (t) => [{ label: 'Withdraw', danger: true, run: () => withdraw(t) }] : undefined}
+          bulk={
+            may('DeleteEnrollmentToken')
+              ? [
+                  {
+                    label: 'Withdraw',
+                    body: 'Nobody can enroll a site with them any more. The sites that they enrolled stay.',
+                    danger: true,
+                    run: (t: EnrollmentToken) => api.DELETE('/enrollment-tokens/{id}', { params: { path: { id: t.id } } }),
+                    after: () => queries.invalidateQueries({ queryKey: ['tokens'] }),
+                  },
+                ]
+              : []
+          }
           empty={{ icon: 'key', title: 'No enrollment tokens', text: 'A token lets a few sites enroll for a short time.', action: create }}
         />
       </Card>

@@ -135,6 +135,15 @@ export function Images() {
           pages={pages}
           rowKey={(i) => i.name}
           actions={rowActions}
+          bulk={
+            admin
+              ? [
+                  { label: 'Lock', applies: (i: Image) => !i.locked, body: 'No new VMs are made of them until they are unlocked.', run: (i: Image) => api.POST('/v1/images/catalog/{name}/lock', at(i)), after: refresh },
+                  { label: 'Unlock', applies: (i: Image) => i.locked, body: 'VMs can be made of them again.', run: (i: Image) => api.POST('/v1/images/catalog/{name}/unlock', at(i)), after: refresh },
+                  { label: 'Remove', body: 'No new VM can be made of them. What VMs need of them stays on disk until they are gone.', danger: true, run: (i: Image) => api.DELETE('/v1/images/catalog/{name}', at(i)), after: refresh },
+                ]
+              : []
+          }
           empty={{ icon: 'deployment', title: 'The catalog is empty', text: 'The demo image is a small guest that boots in seconds, to try things with.', action: admin ? <button type="button" className="btn" onClick={demo}>Build the demo image</button> : undefined }}
         />
       </Card>

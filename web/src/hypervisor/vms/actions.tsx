@@ -2,6 +2,7 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { useState, type ReactNode } from 'react';
 import { reason } from '../../ui/problem';
+import type { BulkAction } from '../../ui/bulk';
 import { useConfirm } from '../../ui/confirm';
 import { FormDialog } from '../../ui/form';
 import type { MenuAction } from '../../ui/menu';
@@ -17,6 +18,8 @@ interface Open {
 export interface VMActions {
   /** All actions that make sense in the VM's state, for a menu. */
   actions: (vm: VM) => MenuAction[];
+  /** What can be done with many of them. */
+  bulk: BulkAction<VM>[];
   /** The most common action in this state, if there is one. */
   first: (vm: VM) => MenuAction | undefined;
   /** The open form, to be rendered on the page. */
@@ -75,7 +78,22 @@ export function useVMActions(onDeleted: () => void = () => undefined): VMActions
     });
 
   const order = ['start', 'resume', 'pause', 'stop', 'clone'] as const;
+  const many = (label: string, verb: 'start' | 'stop' | 'pause' | 'resume' | 'delete', body: string, run: (vm: VM) => Promise<unknown>, danger = false): BulkAction<VM> => ({
+    label,
+    applies: (vm) => may(vm.state, verb),
+    body,
+    danger,
+    run,
+    after: refresh,
+  });
   return {
+    bulk: [
+      many('Start', 'start', 'They are started one after the other, as the host has room for them.', (vm) => api.POST('/v1/vms/{id}/start', path(vm))),
+      many('Resume', 'resume', 'They continue where they were paused.', (vm) => api.POST('/v1/vms/{id}/resume', path(vm))),
+      many('Pause', 'pause', 'They keep their memory, and use no processor until they are resumed.', (vm) => api.POST('/v1/vms/{id}/pause', path(vm))),
+      many('Stop', 'stop', 'Each guest is asked to shut down, and killed when its time of grace is over.', (vm) => api.POST('/v1/vms/{id}/stop', path(vm))),
+      many('Delete', 'delete', 'They are stopped at once, and removed with their disks and snapshots. Their backups stay.', (vm) => api.DELETE('/v1/vms/{id}', path(vm)), true),
+    ],
     first: (vm) => {
       const verb = order.find((v) => v !== 'pause' && v !== 'clone' && may(vm.state, v));
       return verb && verbs[verb](vm);

@@ -90,7 +90,7 @@ export function Backups({ vm }: { vm: VM }) {
       {!atRest(vm.state) && <p className="card-body muted small">The VM is {vm.state}. Stop it to put its disk back.</p>}
       <Table
         brief
-        label={`Backups of ${vm.name}`}
+        at="backups." label={`Backups of ${vm.name}`}
         noun="backup"
         columns={columns}
         pages={pages}

@@ -142,7 +142,7 @@ function Events({ vm }: { vm: VM }) {
   const pages = usePages(['vms', 'events', vm.id], (cursor, signal) => page(api.GET('/v1/vms/{id}/events', { params: { path: { id: vm.id }, query: { cursor } }, signal })), { refreshSeconds: 3 });
   return (
     <Card flush>
-      <Table label={`Events of ${vm.name}`} noun="event" columns={eventColumns} pages={pages} rowKey={(e) => `${e.at} ${e.kind} ${e.message}`} empty={{ icon: 'activity', title: 'Nothing has happened to it yet' }} />
+      <Table at="events." label={`Events of ${vm.name}`} noun="event" columns={eventColumns} pages={pages} rowKey={(e) => `${e.at} ${e.kind} ${e.message}`} empty={{ icon: 'activity', title: 'Nothing has happened to it yet' }} />
     </Card>
   );
 }

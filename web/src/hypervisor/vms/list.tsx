@@ -1,6 +1,7 @@
 /** All VMs that the caller may see. */
 import { useDeferredValue, useState } from 'react';
 import { useLocation } from 'wouter';
+import { useParam } from '../../ui/address';
 import { page } from '../../ui/client';
 import { Card } from '../../ui/facts';
 import { Page } from '../../ui/page';
@@ -15,11 +16,11 @@ import { CreateVM } from './create';
 export function VMs() {
   const [, navigate] = useLocation();
   const admin = useMay()('ListAudit');
-  const [state, setState] = useState<State | ''>('');
-  const [tenant, setTenant] = useState('');
-  const [label, setLabel] = useState('');
+  const [state, setState] = useParam<State | ''>('state', '', states);
+  const [tenant, setTenant] = useParam('tenant', '');
+  const [label, setLabel] = useParam('label', '');
   const [creating, setCreating] = useState(false);
-  const { actions, dialog } = useVMActions();
+  const { actions, bulk, dialog } = useVMActions();
   const wantedTenant = useDeferredValue(tenant.trim());
   const wantedLabel = useDeferredValue(label.trim());
   const query = { ...(state && { state }), ...(wantedTenant && { tenant: wantedTenant }), ...(/^[^=]+=/.test(wantedLabel) && { label: [wantedLabel] }) };
@@ -40,6 +41,7 @@ export function VMs() {
           rowKey={(v) => v.id}
           href={(v) => `/vms/${v.id}`}
           actions={actions}
+          bulk={bulk}
           tools={
             <>
               <Choice label="State" value={state} options={[{ value: '', label: 'Any state' }, ...states.map((s) => ({ value: s, label: s }))]} onChange={setState} />

@@ -66,7 +66,7 @@ export function Snapshots({ vm }: { vm: VM }) {
       {!atRest(vm.state) && list.data?.some((s) => s.kind === 'disk') && <p className="card-body muted small">The VM is {vm.state}. Stop it to put it back to a snapshot of the disk alone.</p>}
       <Table
         brief
-        label={`Snapshots of ${vm.name}`}
+        at="snapshots." label={`Snapshots of ${vm.name}`}
         noun="snapshot"
         columns={columns}
         pages={wholeList(list.data, list.error ?? undefined, () => void list.refetch())}

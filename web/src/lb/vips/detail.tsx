@@ -47,6 +47,7 @@ export function VIPDetail({ name }: { name: string }) {
         <Card title="Backends" flush>
           <Table
             label="Backends of the VIP"
+            at="backends."
             noun="backend"
             columns={columns}
             pages={wholeList(vip.backends.map((b) => ({ ...b, vip: vip.name })))}
