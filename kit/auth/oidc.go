@@ -30,7 +30,8 @@ type Identity struct {
 	Email   string // only if the provider has verified it; empty otherwise
 	Name    string // for display
 	Groups  []string
-	Role    string // one of OIDCConfig.Roles
+	Role    string // one of OIDCConfig.Roles, or as OIDCConfig.Person says
+	Tenant  string // as OIDCConfig.Person says; empty otherwise
 }
 
 // OIDC logs users in at an OpenID provider by the authorization code flow (OpenID Connect Core 1.0
@@ -140,7 +141,7 @@ func (o *OIDC) identify(ctx context.Context, p *oidc.Provider, token *oauth2.Tok
 	if err != nil {
 		return Identity{}, rejected(err)
 	}
-	if !claims.hasGroups && p.UserInfoEndpoint() != "" {
+	if o.cfg.Person == nil && !claims.hasGroups && p.UserInfoEndpoint() != "" {
 		info, err := p.UserInfo(ctx, oauth2.StaticTokenSource(token))
 		if err != nil {
 			return Identity{}, unanswered(err)
@@ -155,16 +156,21 @@ func (o *OIDC) identify(ctx context.Context, p *oidc.Provider, token *oauth2.Tok
 		}
 		claims = claims.or(more)
 	}
-	id := Identity{
-		Subject: idToken.Subject,
-		Email:   claims.email,
-		Name:    claims.name,
-		Groups:  claims.groups,
-		Role:    o.cfg.RoleOf(claims.groups),
+	id := Identity{Subject: idToken.Subject, Email: claims.email, Name: claims.name, Groups: claims.groups}
+	refusal := "none of the user's groups may log in here"
+	if o.cfg.Person == nil {
+		id.Role = o.cfg.RoleOf(claims.groups)
+	} else {
+		var all map[string]any
+		if err := idToken.Claims(&all); err != nil {
+			return Identity{}, rejected(err)
+		}
+		id.Role, id.Tenant = o.cfg.Person(all)
+		refusal = "the identity provider does not say that the user may log in here"
 	}
 	if id.Role == "" {
 		// The identity is returned for the audit log.
-		return id, fault.New(fault.Denied, "none of the user's groups may log in here").WithCode("no_matching_group")
+		return id, fault.New(fault.Denied, "%s", refusal).WithCode("no_matching_group")
 	}
 	return id, nil
 }

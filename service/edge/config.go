@@ -7,6 +7,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/config"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/session"
 )
 
 // EnvPrefix is the prefix of the service's environment variables.
@@ -56,19 +57,7 @@ type Config struct {
 	AccessLog    string `key:"access-log" default:"errors" help:"Requests to log: all, errors or off."`
 	Workspace    string `key:"workspace" help:"YAML document that lists the consoles of this installation, for the switcher: services, each with title and url."`
 
-	OIDC OIDCConfig `prefix:"oidc"`
-}
-
-// OIDCConfig holds the settings of single sign-on, which is enabled if Issuer is set.
-type OIDCConfig struct {
-	Issuer       string   `key:"issuer" help:"URL of the OpenID Connect provider; turns single sign-on on."`
-	ClientID     string   `key:"client-id" help:"Client id at the provider."`
-	ClientSecret string   `key:"client-secret" secret:"true" help:"Client secret at the provider."`
-	RedirectURL  string   `key:"redirect-url" help:"This service's callback as the browser sees it, ending in /api/v1/auth/oidc/callback."`
-	GroupsClaim  string   `key:"groups-claim" default:"groups" help:"Claim that lists the user's groups."`
-	AdminGroups  []string `key:"admin-groups" help:"Groups whose members are admins."`
-	ViewerGroups []string `key:"viewer-groups" help:"Groups whose members are viewers."`
-	ConsoleURL   string   `key:"console-url" default:"/" help:"Where the browser goes after a login."`
+	OIDC session.SingleSignOn `prefix:"oidc"`
 }
 
 // Validate returns an error for invalid settings and for settings that contradict each other.

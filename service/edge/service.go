@@ -7,9 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	mathrand "math/rand/v2"
-	"net/http"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,7 +21,6 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/db"
-	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/feed"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
@@ -264,24 +261,8 @@ func (s *Service) openSecrets(ctx context.Context) (*auth.Sealer, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := auth.OIDCConfig{
-		Issuer:       s.cfg.OIDC.Issuer,
-		ClientID:     s.cfg.OIDC.ClientID,
-		ClientSecret: s.cfg.OIDC.ClientSecret,
-		RedirectURL:  s.cfg.OIDC.RedirectURL,
-		GroupsClaim:  s.cfg.OIDC.GroupsClaim,
-		Roles: []auth.GroupRole{
-			{Role: string(RoleAdmin), Groups: s.cfg.OIDC.AdminGroups},
-			{Role: string(RoleViewer), Groups: s.cfg.OIDC.ViewerGroups},
-		},
-		ConsoleURL: s.cfg.OIDC.ConsoleURL,
-	}
-	if err := o.Validate(); err != nil {
-		f := fault.From(err)
-		return nil, fault.InvalidField("oidc-"+f.Field, "%s", strings.TrimPrefix(f.Message, f.Field+": "))
-	}
-	s.oidc = auth.NewOIDC(o, &http.Client{Timeout: 10 * time.Second}, cookies, s.now)
-	return sessions, nil
+	s.oidc, err = s.cfg.OIDC.Open("/api/v1/auth/oidc/callback", string(RoleViewer), cookies, s.now)
+	return sessions, err
 }
 
 // Close closes the database and idle connections. Run must have returned.

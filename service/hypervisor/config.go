@@ -66,10 +66,20 @@ type Config struct {
 
 	TrustedProxies []string `key:"trusted-proxies" help:"Addresses and networks of proxies whose Forwarded and X-Forwarded-For headers are believed."`
 
+	SignOn SignOn `prefix:"oidc"`
+
 	MaxInFlight  int    `key:"max-in-flight" default:"1024" min:"1" help:"Requests served at once; more get 503."`
 	OTLPEndpoint string `key:"otlp-endpoint" env:"OTEL_EXPORTER_OTLP_ENDPOINT" help:"URL of an OpenTelemetry collector (OTLP over HTTP) to send traces to; none are made without it."`
 	AccessLog    string `key:"access-log" default:"errors" help:"Requests to log: all, errors or off."`
 	Workspace    string `key:"workspace" help:"YAML document that lists the consoles of this installation, for the switcher: services, each with title and url."`
+}
+
+// SignOn holds the settings of the console's single sign-on, at the OIDC provider that the document
+// names. It is enabled if ClientID is set.
+type SignOn struct {
+	ClientID     string `key:"client-id" help:"Client id of the console at the OIDC provider of the document; turns single sign-on on."`
+	ClientSecret string `key:"client-secret" secret:"true" help:"Client secret at the provider."`
+	RedirectURL  string `key:"redirect-url" help:"The daemon's callback as the browser sees it, ending in /console/oidc/callback."`
 }
 
 var validNodeName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
@@ -119,6 +129,9 @@ func (c *Config) Validate(doc *configfile.Config) error {
 		if _, err := auth.CheckToken(key, token); err != nil {
 			return err
 		}
+	}
+	if c.SignOn.ClientID != "" && doc.Auth.OIDC.Issuer == "" {
+		return fault.InvalidField("oidc-client-id", "needs auth.oidc in the document, which names the provider")
 	}
 	if err := c.checkRequired(doc); err != nil {
 		return err

@@ -16,8 +16,10 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/keyring"
+	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/httpapi"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
@@ -101,6 +103,19 @@ func (s *Service) openKeys(
 	return sealer, cookies, keys.Settle(ctx, s.db, func(tx *db.Tx, rotated bool) error {
 		return record.RenewSeals(ctx, tx, sealer, s.audit, rotated)
 	})
+}
+
+// openSignOn returns the console's login at the document's OIDC provider, or nil if there is none.
+func (s *Service) openSignOn(doc *configfile.Config, sealer *auth.Sealer) (*auth.OIDC, error) {
+	c := s.cfg.SignOn
+	s.cfg.SignOn.ClientSecret = ""
+	if c.ClientID == "" {
+		return nil, nil
+	}
+	return session.OpenOIDC(auth.OIDCConfig{
+		Issuer: doc.Auth.OIDC.Issuer, ClientID: c.ClientID, ClientSecret: c.ClientSecret, RedirectURL: c.RedirectURL,
+		Person: httpapi.SignOnRole(doc.Auth.OIDC),
+	}, session.CallbackPath, sealer, s.now)
 }
 
 // agentProgram returns the path of the guest agent's program, or "" if there is none.

@@ -131,6 +131,10 @@ func (s *Service) openRooms(ctx context.Context, doc *configfile.Config, gate *h
 	if err != nil {
 		return err
 	}
+	signOn, err := s.openSignOn(doc, cookies)
+	if err != nil {
+		return err
+	}
 	policy := policyOf(doc, s.data)
 	s.store = record.New(record.Config{DB: s.db, Audit: s.audit, Sealer: sealer, Policy: policy, Now: s.now})
 	s.machines = machine.NewSet(s.store, s.log)
@@ -179,7 +183,7 @@ func (s *Service) openRooms(ctx context.Context, doc *configfile.Config, gate *h
 		StopGrace: s.cfg.StopGrace, Local: s.cfg.server().Local(), Restored: s.restored, Ping: s.db.Ping,
 		Store: s.store, Machines: s.machines, Operations: s.operate, Catalog: images, Plan: s.plan, Agent: guests,
 		Life: s.life, Disk: disks, Fleet: s.fleet,
-		Cookies: cookies, Ended: session.InDatabase(s.db, s.now), Workspace: workspace,
+		Cookies: cookies, Ended: session.InDatabase(s.db, s.now), Workspace: workspace, SignOn: signOn,
 	}, gate)
 	return err
 }

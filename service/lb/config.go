@@ -9,6 +9,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/service/lb/configfile"
 )
 
@@ -36,9 +37,11 @@ type Config struct {
 	Detach bool   `key:"detach" help:"Remove the program and everything it keeps in the kernel, and exit. Connections through this node end."`
 	BPFDir string `key:"bpf-dir" default:"/sys/fs/bpf" help:"BPF file system, in which program and maps outlive the process."`
 
-	OTLPEndpoint string `key:"otlp-endpoint" env:"OTEL_EXPORTER_OTLP_ENDPOINT" help:"URL of an OpenTelemetry collector (OTLP over HTTP) to send traces to; none are made without it."`
-	AccessLog    string `key:"access-log" default:"errors" help:"Requests to log: all, errors or off."`
-	Workspace    string `key:"workspace" help:"YAML document that lists the consoles of this installation, for the switcher: services, each with title and url."`
+	OTLPEndpoint string               `key:"otlp-endpoint" env:"OTEL_EXPORTER_OTLP_ENDPOINT" help:"URL of an OpenTelemetry collector (OTLP over HTTP) to send traces to; none are made without it."`
+	OIDC         session.SingleSignOn `prefix:"oidc"`
+
+	AccessLog string `key:"access-log" default:"errors" help:"Requests to log: all, errors or off."`
+	Workspace string `key:"workspace" help:"YAML document that lists the consoles of this installation, for the switcher: services, each with title and url."`
 }
 
 // maxInFlight is the maximum number of requests in flight.

@@ -1,6 +1,7 @@
 package lb
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/kit/shell"
 )
 
@@ -48,6 +50,9 @@ var anonymous = caller{"anonymous", RoleAdmin, "anonymous"}
 // certificateLabel is the metrics label of all certificates that are not an admin's.
 const certificateLabel = "certificate"
 
+// signOnLabel is the metrics label of everybody who came by single sign-on.
+const signOnLabel = "single-sign-on"
+
 // gate authenticates and authorizes callers, and logs who changed what.
 type gate struct {
 	log      *slog.Logger
@@ -77,7 +82,7 @@ func newGate(cfg *Config, log *slog.Logger) (*gate, error) {
 	return &gate{
 		log:      log,
 		now:      time.Now,
-		on:       len(keys) > 0 || cfg.TLSClientCA != "",
+		on:       len(keys) > 0 || cfg.TLSClientCA != "" || cfg.OIDC.Issuer != "",
 		keys:     keys,
 		adminCNs: cfg.CertAdminCNs,
 		names:    cfg.names(),
@@ -132,6 +137,9 @@ func (g *gate) callerOf(r *http.Request) (caller, error) {
 		// Without credentials, any web page in a browser that reaches this node could make
 		// requests.
 		return anonymous, httpserve.RefuseForeign(r, g.names...)
+	}
+	if id, ok := session.IdentityFrom(r.Context()); ok {
+		return caller{cmp.Or(id.Email, id.Subject), Role(id.Role), signOnLabel}, nil
 	}
 	if token, ok := auth.Bearer(r); ok {
 		hash, found := auth.HashToken(token), caller{}

@@ -18,6 +18,10 @@ func (s *Service) openSessions(deps Deps) (*session.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
+	signOn, err := s.cfg.OIDC.Open(session.CallbackPath, string(RoleReadonly), sealer, deps.Now)
+	if err != nil {
+		return nil, err
+	}
 	workspace, err := session.OpenWorkspace(deps.Workspace, s.cfg.Workspace)
 	if err != nil {
 		return nil, err
@@ -25,6 +29,7 @@ func (s *Service) openSessions(deps Deps) (*session.Manager, error) {
 	return session.New(session.Config{
 		Service: "lb", Title: "Load balancer", Sealer: sealer, Ended: session.InMemory(deps.Now), Now: deps.Now,
 		Token: "API key", TokenHint: "An admin or a read-only key of this node.", Workspace: workspace,
+		OIDC: signOn,
 		SignedIn: func(ctx context.Context, how string) error {
 			s.log.InfoContext(ctx, "console session opened", "user", nameIn(ctx), "by", how,
 				"remote", shell.PeerOf(ctx).IP)

@@ -173,7 +173,7 @@ test.describe('a load balancer at work', () => {
     await expect(page.locator('.tile', { hasText: /^VIPs/ })).toContainText('1 without a healthy backend');
     // Nobody answers now: what clients send is dropped, and counted.
     await expect(fetch(`http://${lb.vips.web}/`, { signal: AbortSignal.timeout(1500) })).rejects.toThrow();
-    await expect(page.getByRole('table', { name: 'Dropped packets by reason' }).getByRole('row', { name: /^no backend [1-9]/ })).toBeVisible();
+    await expect(page.getByRole('table', { name: 'Dropped packets by reason' }).getByRole('row', { name: /no backend [1-9]/ })).toBeVisible();
     await shot(page, 'lb-overview-trouble', true);
     await page.getByRole('link', { name: 'BGP sessions 1', exact: true }).click();
     await expect(page.getByRole('table', { name: 'Announcements' }).getByRole('row', { name: lb.vips.web })).toContainText('withdrawn');
@@ -323,7 +323,7 @@ test.describe('a load balancer at work', () => {
     }
     expect(stops).toEqual([
       ...['Skip to the content', 'Mainstay: overview', 'Overview', 'Balancing', 'VIPs', 'Backends', 'Node', 'BGP sessions 1', 'Configuration', 'Theme', 'Sign out', 'API reference'],
-      ...['Keyboard shortcuts', 'Filter the loaded VIPs', 'Columns', 'VIP', 'Protocol', 'Mode', 'Backends', 'Packets/s', 'Throughput', 'New flows/s', 'Dropped/s'],
+      ...['Go to', 'Keyboard shortcuts', 'Filter the loaded VIPs', 'Columns', 'VIP', 'Protocol', 'Mode', 'Backends', 'Packets/s', 'Throughput', 'New flows/s', 'Dropped/s'],
       ...[lb.vips.web, lb.vips.range, lb.vips.dns],
     ]);
   });

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"crypto/tls"
 	"net/http"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/relay"
+	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
@@ -110,6 +112,9 @@ func (g *Gate) caller(r *http.Request) (caller.Caller, error) {
 		// Without credentials, any web page in a browser on this host could send requests.
 		return caller.Anonymous, httpserve.RefuseForeign(r, g.names...)
 	}
+	if id, ok := session.IdentityFrom(r.Context()); ok {
+		return caller.Caller{Name: cmp.Or(id.Email, id.Subject), Tenant: id.Tenant, Admin: id.Role == accessAdmin}, nil
+	}
 	token, ok := auth.Bearer(r)
 	if !ok {
 		if c, ok := g.byCertificate(r.TLS); ok {
@@ -128,16 +133,33 @@ func (g *Gate) caller(r *http.Request) (caller.Caller, error) {
 	if err != nil {
 		return caller.Caller{}, err
 	}
-	tenant, _ := verified.Claims[g.tenantClaim].(string)
-	admin, _ := verified.Claims[g.adminClaim].(bool)
+	tenant, admin := personOf(verified.Claims, g.tenantClaim, g.adminClaim)
 	if len(tenant) > configfile.MaxTenant {
 		return caller.Caller{}, errBadToken
 	}
-	return caller.Caller{
-		Name:   verified.Subject,
-		Tenant: tenant,
-		Admin:  tenant == "" && admin && g.adminClaim != "",
-	}, nil
+	return caller.Caller{Name: verified.Subject, Tenant: tenant, Admin: admin}, nil
+}
+
+// personOf returns what the claims of a verified token say about its user.
+func personOf(claims map[string]any, tenantClaim, adminClaim string) (tenant string, admin bool) {
+	tenant, _ = claims[tenantClaim].(string)
+	admin, _ = claims[adminClaim].(bool)
+	return tenant, tenant == "" && admin && adminClaim != ""
+}
+
+// SignOnRole returns the role and the tenant of a user who signed in at the document's provider, or
+// no role if the claims name neither an admin nor a valid tenant.
+func SignOnRole(doc configfile.OIDC) func(claims map[string]any) (role, tenant string) {
+	return func(claims map[string]any) (role, tenant string) {
+		tenant, admin := personOf(claims, doc.TenantClaim, doc.AdminClaim)
+		switch {
+		case admin:
+			return accessAdmin, ""
+		case tenant != "" && len(tenant) <= configfile.MaxTenant:
+			return accessTenant, tenant
+		}
+		return "", ""
+	}
 }
 
 func (g *Gate) byCertificate(state *tls.ConnectionState) (caller.Caller, bool) {

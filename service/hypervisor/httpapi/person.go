@@ -14,6 +14,7 @@ func (a *API) sessions() *session.Manager {
 	return session.New(session.Config{
 		Service: "hypervisor", Title: "Hypervisor", Sealer: a.cfg.Cookies, Ended: a.cfg.Ended, Now: a.now,
 		TokenHint: "The token of an admin or of a tenant.", Workspace: a.cfg.Workspace,
+		OIDC: a.cfg.SignOn,
 		SignedIn: func(ctx context.Context, how string) error {
 			return a.store.Note(ctx, audit.Entry{
 				Action: "auth.login", Target: caller.From(ctx).Name, Message: "console session with " + how,

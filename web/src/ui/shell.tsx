@@ -80,7 +80,7 @@ export function Shell({ service, groups, live, find, children }: ShellProps) {
               <Icon name="menu" />
             </button>
             <div className="top-crumbs" ref={setCrumbs} />
-            <button type="button" className="btn btn-quiet palette-button" aria-keyshortcuts="Control+K" onClick={() => setPalette(true)}>
+            <button type="button" className="btn btn-quiet palette-button" aria-label="Go to" aria-keyshortcuts="Control+K" onClick={() => setPalette(true)}>
               <Icon name="search" /> <span className="palette-word">Go to</span> <kbd>Ctrl K</kbd>
             </button>
             <span className={`live tone-${tone}`} role="status" title={`Live updates: ${text.toLowerCase()}`}>
