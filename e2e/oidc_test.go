@@ -74,6 +74,9 @@ func (s claims) SetUserinfoFromRequest(
 ) error {
 	if s.inIDToken {
 		info.AppendClaims("groups", groupsOf[token.GetSubject()])
+		for name, value := range claimsOf[token.GetSubject()] {
+			info.AppendClaims(name, value)
+		}
 		info.Email, info.EmailVerified = token.GetSubject()+"@example.com", true
 	}
 	return s.Storage.SetUserinfoFromRequest(ctx, info, token, scopes)

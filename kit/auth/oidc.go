@@ -60,6 +60,9 @@ func NewOIDC(cfg OIDCConfig, client *http.Client, sealer *Sealer, now func() tim
 	return &OIDC{cfg: cfg.withDefaults(), client: client, now: now, states: newLoginStates(cfg, sealer, now)}
 }
 
+// ConsoleURL returns the address to which the service redirects the browser after a login.
+func (o *OIDC) ConsoleURL() string { return cmp.Or(o.cfg.ConsoleURL, "/") }
+
 // Login redirects the browser to the provider with a 302 and sets the sealed cookie that Callback
 // requires within 10 minutes. If the provider cannot be discovered, the fault is Unavailable and
 // nothing is written. A second login in the same browser replaces the first.

@@ -241,7 +241,7 @@ func (m *Manager) callback(w http.ResponseWriter, r *http.Request, identify Iden
 		id.Groups = nil // the role is what counts, and a cookie is small
 		err = m.openFor(w, r, id, identify)
 	}
-	to := "/"
+	to := m.cfg.OIDC.ConsoleURL()
 	if err != nil {
 		to += "#refused=" + url.QueryEscape(fault.From(err).Message)
 	}

@@ -114,7 +114,7 @@ function Side({ service, groups, onFollow }: SideProps & { onFollow: () => void 
   return (
     <div className="side">
       <div className="brand">
-        <Link href="/" className="brand-link" aria-label="Mainstay: overview" onClick={onFollow}>
+        <Link href="/" className="brand-link" aria-label="Mainstay" onClick={onFollow}>
           <Logo />
         </Link>
         <span className="brand-name">
