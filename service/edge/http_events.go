@@ -294,16 +294,18 @@ func (a api) ListDeadLetters(
 	ctx context.Context, req edgeapi.ListDeadLettersRequestObject,
 ) (edgeapi.ListDeadLettersResponseObject, error) {
 	q := req.Params
-	out, next, err := list.Rows(
+	out, next, err := list.Examined(
 		ctx,
 		q.Limit,
 		q.Cursor,
 		100,
-		func(after string, limit int) ([]delivery.DeadLetter, error) {
+		func(after string, limit int) ([]delivery.DeadLetter, string, error) {
 			return a.s.DeadLetters(ctx, DeadLetterFilter{
 				SiteID:  value(q.SiteId),
 				RouteID: value(q.RouteId),
 				Reason:  string(value(q.Reason)),
+				Topic:   value(q.Topic),
+				Text:    value(q.Q),
 				After:   after,
 				Limit:   limit,
 			})

@@ -48,7 +48,18 @@ CREATE INDEX devices_by_org_name ON devices (org_id, name, device_id, search);
 CREATE INDEX devices_by_org_seen ON devices (org_id, last_seen_at, device_id, search);
 CREATE INDEX devices_by_site ON devices (site_id, device_id, org_id, search);
 
+-- Searches of dead letters read these indexes alone, and not the payloads.
+DROP INDEX deadletters_by_time;
+DROP INDEX deadletters_by_org;
+CREATE INDEX deadletters_by_time ON deadletters (created_at, id, route_id, site_id, reason, topic, event_id, last_error);
+CREATE INDEX deadletters_by_org
+    ON deadletters (org_id, created_at, id, route_id, site_id, reason, topic, event_id, last_error);
+
 -- +goose Down
+DROP INDEX deadletters_by_org;
+DROP INDEX deadletters_by_time;
+CREATE INDEX deadletters_by_org ON deadletters (org_id, created_at, id);
+CREATE INDEX deadletters_by_time ON deadletters (created_at, id);
 DROP INDEX devices_by_site;
 DROP INDEX devices_by_org_seen;
 DROP INDEX devices_by_org_name;
