@@ -66,7 +66,8 @@ func (s *Service) deadLetters(
 		before = db.Where("(created_at, id) < (?, ?)", at, id)
 	}
 	switch {
-	case f.Reason != "" || f.Topic != "" || f.Text != "" || f.SiteID != "" && (f.RouteID != "" || !callerFrom(ctx).Global()):
+	case f.Reason != "" || f.Topic != "" || f.Text != "",
+		f.SiteID != "" && (f.RouteID != "" || !callerFrom(ctx).Global()):
 		return findLetters(ctx, q, before, f)
 	case f.RouteID != "":
 		// All dead letters of a route are of its org.

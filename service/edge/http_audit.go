@@ -33,10 +33,13 @@ func (a api) ListAudit(
 			return nil, err
 		}
 	}
-	out, next, err := list.DownExamined(ctx, q.Limit, q.Cursor, 100, func(before int64, limit int) ([]audit.Entry, int64, error) {
+	find := func(before int64, limit int) ([]audit.Entry, int64, error) {
 		f.Before, f.Limit = before, limit
 		return a.s.audit.Find(ctx, a.s.db, f)
-	}, func(e audit.Entry) int64 { return e.Seq }, apiAuditEntry)
+	}
+	out, next, err := list.DownExamined(
+		ctx, q.Limit, q.Cursor, 100, find, func(e audit.Entry) int64 { return e.Seq }, apiAuditEntry,
+	)
 	return edgeapi.ListAudit200JSONResponse{Body: out, Headers: edgeapi.ListAudit200ResponseHeaders{Link: next}}, err
 }
 

@@ -51,7 +51,7 @@ func (a api) ListEvents(
 	ctx context.Context, req edgeapi.ListEventsRequestObject,
 ) (edgeapi.ListEventsResponseObject, error) {
 	q := req.Params
-	out, next, err := list.DownExamined(ctx, q.Limit, q.Cursor, 100, func(before int64, limit int) ([]Event, int64, error) {
+	find := func(before int64, limit int) ([]Event, int64, error) {
 		return a.s.Events(ctx, EventFilter{
 			SiteID:  value(q.SiteId),
 			Minutes: value(q.Minutes),
@@ -60,7 +60,10 @@ func (a api) ListEvents(
 			Before:  before,
 			Limit:   limit,
 		})
-	}, func(e Event) int64 { return e.Seq }, apiEvent)
+	}
+	out, next, err := list.DownExamined(
+		ctx, q.Limit, q.Cursor, 100, find, func(e Event) int64 { return e.Seq }, apiEvent,
+	)
 	return edgeapi.ListEvents200JSONResponse{Body: out, Headers: edgeapi.ListEvents200ResponseHeaders{Link: next}}, err
 }
 
