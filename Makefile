@@ -104,6 +104,10 @@ bench: bench-edge bench-lb bench-hypervisor ## Run all benchmarks
 bench-edge: ## Compare the edge control plane with its peers and the disk
 	cd bench && $(GO) run ./edge $(BENCH_FLAGS)
 
+.PHONY: bench-find
+bench-find: ## Measure lists and searches with 100,000 devices and ten million events, on both engines
+	cd bench && $(GO) run ./edge -sections 8 $(BENCH_FLAGS)
+
 .PHONY: bench-lb
 bench-lb: ## Compare the load balancer with routing, nftables and haproxy (root; nft, haproxy, wrk)
 	$(GO) test -run '^$$' -bench . -count 5 ./service/lb/datapath ./service/lb/probe

@@ -258,6 +258,8 @@ func (c *Client) ListDeadLetters(ctx context.Context, params *ListDeadLettersPar
 		out.Query("site_id", params.SiteId)
 		out.Query("route_id", params.RouteId)
 		out.Query("reason", params.Reason)
+		out.Query("topic", params.Topic)
+		out.Query("q", params.Q)
 	}
 	return c.Send(ctx, out, editors)
 }

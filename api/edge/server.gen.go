@@ -116,6 +116,8 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Query("site_id", false, &q.Params.SiteId)
 		in.Query("route_id", false, &q.Params.RouteId)
 		in.Query("reason", false, &q.Params.Reason)
+		in.Query("topic", false, &q.Params.Topic)
+		in.Query("q", false, &q.Params.Q)
 	}, s.ListDeadLetters, ListDeadLettersResponseObject.VisitListDeadLettersResponse))
 	mux.HandleFunc("DELETE "+base+"/deadletters/{id}", rest.Serve(fail, func(in *rest.Input, q *DeleteDeadLetterRequestObject) {
 		in.Path("id", &q.Id)

@@ -2124,7 +2124,7 @@ type ListAuditParams struct {
 	Target *string      `form:"target,omitempty" json:"target,omitempty"`
 	Result *AuditResult `form:"result,omitempty" json:"result,omitempty"`
 
-	// Q Text in the action, target, message, actor or detail, whatever its case; searched for in the 100,000 entries before `to`
+	// Q Text in the action, target, message, actor or detail, whatever the case of its ASCII letters
 	Q *string `form:"q,omitempty" json:"q,omitempty"`
 
 	// WithoutAction Leaves out what succeeded of this action, such as `device.register`
@@ -2161,6 +2161,12 @@ type ListDeadLettersParams struct {
 	SiteId  *SiteFilter       `form:"site_id,omitempty" json:"site_id,omitempty"`
 	RouteId *string           `form:"route_id,omitempty" json:"route_id,omitempty"`
 	Reason  *DeadLetterReason `form:"reason,omitempty" json:"reason,omitempty"`
+
+	// Topic A topic pattern, in which `*` matches any characters
+	Topic *string `form:"topic,omitempty" json:"topic,omitempty"`
+
+	// Q Text in the topic, the event id or the last error, whatever the case of its ASCII letters
+	Q *string `form:"q,omitempty" json:"q,omitempty"`
 }
 
 // ListDeploymentsParams defines parameters for ListDeployments.

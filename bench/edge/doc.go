@@ -5,6 +5,9 @@
 // embedded NATS JetStream that syncs every message, the disk alone, direct posts to a target, or a
 // fleet of a hundredth of the size. No result counts as a failure for being slow.
 //
+// Section 8 fills a database of each engine with SQL, and measures every list and search through the
+// product. Section 9 compares ingest with an older program, in turns.
+//
 // Each measured server runs in its own process: the product as it is shipped, and the references as
 // children of this program. This process generates the load and shares the cores with them. To use
 // little of them, the load generator writes prepared bytes to plain TCP connections instead of

@@ -21,6 +21,10 @@ type options struct {
 	quick    bool
 	dir      string // folder for all files that are written
 	product  string // path of the built binary
+	before   string // path of an older one to compare ingest with
+	engines  string // the engines of the lists and searches
+	requests int    // of each of them
+	sizes    fleetSizes
 }
 
 var sections = []struct {
@@ -37,16 +41,28 @@ var sections = []struct {
 	{"5", heartbeatSection},
 	{"6", simulationSection},
 	{"7", hostileSection},
+	{"8", findSection},
+	{"9", beforeSection},
 }
 
 func main() {
 	var o options
-	chosen := flag.String("sections", "1,2,3,4,5,6,7", "sections to run")
+	chosen := flag.String("sections", "1,2,3,4,5,6,7", "sections to run, of 1 to 9")
 	data := flag.String("data", "", "folder for data (default: a temporary one); choose one on the disk to measure")
 	flag.DurationVar(&o.duration, "duration", 8*time.Second, "how long each load lasts")
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds of the ingest comparison, of which the median counts")
 	flag.BoolVar(&o.quick, "quick", false, "everything short, to see that it works")
 	flag.StringVar(&o.product, "product", "", "the program to measure, such as an older one (default: it is built)")
+	flag.StringVar(&o.before, "before", "", "section 9: the older program to compare ingest with")
+	flag.StringVar(&o.engines, "engines", "sqlite,postgres", "section 8: the engines to measure")
+	flag.IntVar(&o.requests, "requests", 30, "section 8: requests of each list")
+	flag.IntVar(&o.sizes.orgs, "orgs", 10, "section 8: tenants")
+	flag.IntVar(&o.sizes.sites, "sites", 10_000, "section 8: sites")
+	flag.IntVar(&o.sizes.devices, "devices", 100_000, "section 8: devices")
+	flag.IntVar(&o.sizes.events, "events", 10_000_000, "section 8: events")
+	flag.IntVar(&o.sizes.topics, "topics", 50, "section 8: topics that are in use all the time")
+	flag.IntVar(&o.sizes.letters, "deadletters", 1_000_000, "section 8: dead letters")
+	flag.IntVar(&o.sizes.audit, "audit", 1_000_000, "section 8: audit entries")
 	reference := flag.String("reference", "", "serve as a reference (used by this program itself)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

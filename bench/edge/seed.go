@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,8 +17,11 @@ import (
 // openStopped opens the database of a stopped server. A hundred thousand registrations are as many
 // transactions. Writing their rows at once results in the same state, except for the audit log, in
 // a fraction of the time.
-func openStopped(ctx context.Context, dir string) (*db.DB, error) {
-	d, err := db.Open(ctx, db.Config{Path: filepath.Join(dir, "edge.db")})
+func openStopped(ctx context.Context, dir string) (*db.DB, error) { return openMigrated(ctx, dir, "") }
+
+// openMigrated opens the database at a PostgreSQL URL, or in a folder if there is none.
+func openMigrated(ctx context.Context, dir, url string) (*db.DB, error) {
+	d, err := db.Open(ctx, db.Config{URL: url, Path: edge.DatabaseFile(dir), Schema: "edge"})
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
+	"github.com/mainstay-infra/mainstay/kit/list"
+	"github.com/mainstay-infra/mainstay/kit/text"
 	"github.com/mainstay-infra/mainstay/service/edge/delivery"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 )
@@ -18,37 +20,123 @@ import (
 // DeadLetterFilter selects dead letters; zero fields select all.
 type DeadLetterFilter struct {
 	SiteID, RouteID, Reason string
+	Topic                   string // a pattern
+	Text                    string // must be contained in the topic, event id or last error, ignoring case
 	After                   string // the cursor of the last dead letter of the previous page
 	Limit                   int
 }
 
+// maxSearchedLetters is how many dead letters a page of a search looks at.
+const maxSearchedLetters = 10_000
+
 // deadLetterCursor returns the list position of a dead letter. The order is newest first, then by
 // descending ID.
-func deadLetterCursor(d delivery.DeadLetter) string {
-	return strconv.FormatInt(d.CreatedAt.UnixMicro(), 10) + " " + d.ID
+func deadLetterCursor(d delivery.DeadLetter) string { return letterCursor(d.CreatedAt, d.ID) }
+
+func letterCursor(at db.Time, id string) string {
+	return strconv.FormatInt(at.UnixMicro(), 10) + " " + id
 }
 
-// DeadLetters lists dead letters newest first.
-func (s *Service) DeadLetters(ctx context.Context, f DeadLetterFilter) ([]delivery.DeadLetter, error) {
-	where, args := callerFrom(ctx).scope().SQL()
-	for column, value := range map[string]string{"site_id": f.SiteID, "route_id": f.RouteID, "reason": f.Reason} {
-		if value != "" {
-			where, args = where+" AND "+column+" = ?", append(args, value)
+// DeadLetters lists dead letters newest first. A search looks at a bounded number of them: examined
+// is the cursor of the last one, empty if it has looked at all.
+func (s *Service) DeadLetters(
+	ctx context.Context, f DeadLetterFilter,
+) (letters []delivery.DeadLetter, examined string, err error) {
+	return s.deadLetters(ctx, s.db, f)
+}
+
+func (s *Service) deadLetters(
+	ctx context.Context, q db.Querier, f DeadLetterFilter,
+) (letters []delivery.DeadLetter, examined string, err error) {
+	scope := callerFrom(ctx).scope()
+	for field, given := range map[string]string{
+		"site_id": f.SiteID, "route_id": f.RouteID, "topic": f.Topic, "q": f.Text,
+	} {
+		if err := text.Check(field, given); err != nil {
+			return nil, "", err
 		}
 	}
+	before := db.All()
 	if f.After != "" {
 		micros, id, _ := strings.Cut(f.After, " ")
 		at, err := strconv.ParseInt(micros, 10, 64)
 		if err != nil {
-			return nil, fault.InvalidField("cursor", "is not from this list")
+			return nil, "", fault.InvalidField("cursor", "is not from this list")
 		}
-		where, args = where+" AND (created_at < ? OR created_at = ? AND id < ?)", append(args, at, at, id)
+		before = db.Where("(created_at, id) < (?, ?)", at, id)
 	}
-	letters := []delivery.DeadLetter{}
-	err := s.db.Select(
-		ctx, &letters, "SELECT * FROM deadletters WHERE "+where+" ORDER BY created_at DESC, id DESC LIMIT ?",
+	switch {
+	case f.Reason != "" || f.Topic != "" || f.Text != "",
+		f.SiteID != "" && (f.RouteID != "" || !callerFrom(ctx).Global()):
+		return findLetters(ctx, q, before, f)
+	case f.RouteID != "":
+		// All dead letters of a route are of its org.
+		var org string
+		err := q.Get(
+			ctx, &org, "SELECT org_id FROM deadletters WHERE route_id = ? ORDER BY created_at DESC, id DESC LIMIT 1",
+			f.RouteID,
+		)
+		if errors.Is(err, db.ErrNoRows) || err == nil && !callerFrom(ctx).sees(org) {
+			return []delivery.DeadLetter{}, "", nil
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		scope = db.Where("route_id = ?", f.RouteID)
+	case f.SiteID != "":
+		scope = db.Where("site_id = ?", f.SiteID)
+	}
+	where, args := scope.SQL()
+	after, more := before.SQL()
+	letters = []delivery.DeadLetter{}
+	err = q.Select(
+		ctx, &letters,
+		"SELECT * FROM deadletters WHERE "+where+" AND "+after+" ORDER BY created_at DESC, id DESC LIMIT ?",
+		append(append(args, more...), f.Limit)...)
+	return letters, "", err
+}
+
+// findLetters searches the index of all dead letters in scope, which holds all that is searched. The
+// payloads, which may be large, are read only of what was found.
+func findLetters(
+	ctx context.Context, q db.Querier, before db.Scope, f DeadLetterFilter,
+) (letters []delivery.DeadLetter, examined string, err error) {
+	where, args := callerFrom(ctx).scope().SQL()
+	after, more := before.SQL()
+	where, args = where+" AND "+after, append(args, more...)
+	var last struct {
+		CreatedAt db.Time `db:"created_at"`
+		ID        string  `db:"id"`
+	}
+	err = q.Get(
+		ctx, &last,
+		"SELECT created_at, id FROM deadletters WHERE "+where+" ORDER BY created_at DESC, id DESC LIMIT 1 OFFSET ?",
+		append(args[:len(args):len(args)], maxSearchedLetters-1)...)
+	switch {
+	case err == nil:
+		examined = letterCursor(last.CreatedAt, last.ID)
+		where, args = where+" AND (created_at, id) >= (?, ?)", append(args, last.CreatedAt, last.ID)
+	case !errors.Is(err, db.ErrNoRows):
+		return nil, "", err
+	}
+	for _, equal := range []struct{ column, value string }{
+		{"site_id", f.SiteID}, {"route_id", f.RouteID}, {"reason", f.Reason},
+	} {
+		if equal.value != "" {
+			// An expression has no index, so the database does not choose another one.
+			where, args = where+" AND "+equal.column+" || '' = ?", append(args, equal.value)
+		}
+	}
+	topics, values := topicCondition(f.Topic).SQL()
+	contains, texts := list.Search(f.Text, "topic", "event_id", "last_error")
+	where, args = where+" AND "+topics+" AND "+contains, append(append(args, values...), texts...)
+	letters = []delivery.DeadLetter{}
+	err = q.Select(
+		ctx, &letters, "SELECT whole.* FROM (SELECT id AS found FROM deadletters WHERE "+where+
+			" ORDER BY created_at DESC, id DESC LIMIT ?) page CROSS JOIN deadletters whole WHERE whole.id = page.found "+
+			"ORDER BY whole.created_at DESC, whole.id DESC",
 		append(args, f.Limit)...)
-	return letters, err
+	return letters, examined, err
 }
 
 // DeadLetter returns one dead letter in scope.

@@ -25,9 +25,8 @@ type EventFilter struct {
 
 // Limits of what one page of events reads.
 const (
-	maxScanned      = 10_000 // events that are read one by one
-	maxScannedSite  = 4_000  // the same for a site, whose events lie apart
-	maxScannedBlock = 2      // blocks of the topic map
+	maxScanned      = 4_000 // events that are read one by one
+	maxScannedBlock = 2     // blocks of the topic map
 )
 
 // clockSkew is how far apart the clocks of replicas may be without hiding events from a search by
@@ -84,18 +83,22 @@ func (s *Service) events(
 
 // topics returns the condition on the column topic.
 func (f EventFilter) topics() db.Scope {
-	matches := db.All()
-	switch {
-	case f.Topic == "":
-	case strings.Contains(f.Topic, "*"):
-		// * becomes %, and the rest is escaped.
-		like := strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`, `*`, `%`).Replace(f.Topic)
-		matches = db.Where(`topic LIKE ? ESCAPE '\'`, like)
-	default:
-		matches = db.Where("topic = ?", f.Topic)
-	}
 	contains, args := list.Search(f.Text, "topic")
-	return matches.And(contains, args...)
+	return topicCondition(f.Topic).And(contains, args...)
+}
+
+// topicCondition returns the condition that the column topic matches a pattern; the empty one matches
+// all.
+func topicCondition(pattern string) db.Scope {
+	switch {
+	case pattern == "":
+		return db.All()
+	case strings.Contains(pattern, "*"):
+		// * becomes %, and the rest is escaped.
+		like := strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`, `*`, `%`).Replace(pattern)
+		return db.Where(`topic LIKE ? ESCAPE '\'`, like)
+	}
+	return db.Where("topic = ?", pattern)
 }
 
 // firstEventSince returns a number that is at most that of the first event that was received at a
@@ -170,15 +173,11 @@ func (e *eventSearch) readThese(ctx context.Context, seqs []int64) error {
 
 // scan reads a bounded number of events one by one.
 func (e *eventSearch) scan(ctx context.Context) (examined int64, err error) {
-	limit := maxScanned
-	if e.site != "" {
-		limit = maxScannedSite
-	}
 	where, args := e.scope.SQL()
 	err = e.db.Get(
 		ctx, &examined,
 		"SELECT seq FROM events WHERE "+where+" AND seq < ? AND seq >= ? ORDER BY seq DESC LIMIT 1 OFFSET ?",
-		append(args, e.before, e.from, limit-1)...)
+		append(args, e.before, e.from, maxScanned-1)...)
 	if errors.Is(err, db.ErrNoRows) {
 		return 0, e.read(ctx, e.before, e.from)
 	}

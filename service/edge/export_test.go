@@ -46,6 +46,12 @@ func (s *Service) DevicesFrom(ctx context.Context, q db.Querier, f DeviceFilter)
 	return devices, err
 }
 
+// DeadLettersFrom is DeadLetters with reads that a test watches.
+func (s *Service) DeadLettersFrom(ctx context.Context, q db.Querier, f DeadLetterFilter) (string, error) {
+	_, examined, err := s.deadLetters(ctx, q, f)
+	return examined, err
+}
+
 // As returns a context in which a global viewer, or one of an org, calls.
 func As(ctx context.Context, orgID string) context.Context {
 	c := Caller{Subject: "test", Kind: KindToken, Role: RoleViewer}

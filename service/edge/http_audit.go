@@ -6,6 +6,7 @@ import (
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/list"
+	"github.com/mainstay-infra/mainstay/kit/text"
 )
 
 // ListAudit lists audit entries, newest first.
@@ -27,10 +28,18 @@ func (a api) ListAudit(
 	if caller := callerFrom(ctx); !caller.Global() {
 		f.Tenant = &caller.OrgID
 	}
-	out, next, err := list.Down(ctx, q.Limit, q.Cursor, 100, func(before int64, limit int) ([]audit.Entry, error) {
+	for field, given := range map[string]string{"actor": f.Actor, "action": f.Action, "target": f.Target, "q": f.Text} {
+		if err := text.Check(field, given); err != nil {
+			return nil, err
+		}
+	}
+	find := func(before int64, limit int) ([]audit.Entry, int64, error) {
 		f.Before, f.Limit = before, limit
-		return a.s.audit.List(ctx, a.s.db, f)
-	}, func(e audit.Entry) int64 { return e.Seq }, apiAuditEntry)
+		return a.s.audit.Find(ctx, a.s.db, f)
+	}
+	out, next, err := list.DownExamined(
+		ctx, q.Limit, q.Cursor, 100, find, func(e audit.Entry) int64 { return e.Seq }, apiAuditEntry,
+	)
 	return edgeapi.ListAudit200JSONResponse{Body: out, Headers: edgeapi.ListAudit200ResponseHeaders{Link: next}}, err
 }
 

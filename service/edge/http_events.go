@@ -51,7 +51,7 @@ func (a api) ListEvents(
 	ctx context.Context, req edgeapi.ListEventsRequestObject,
 ) (edgeapi.ListEventsResponseObject, error) {
 	q := req.Params
-	out, next, err := list.DownExamined(ctx, q.Limit, q.Cursor, 100, func(before int64, limit int) ([]Event, int64, error) {
+	find := func(before int64, limit int) ([]Event, int64, error) {
 		return a.s.Events(ctx, EventFilter{
 			SiteID:  value(q.SiteId),
 			Minutes: value(q.Minutes),
@@ -60,7 +60,10 @@ func (a api) ListEvents(
 			Before:  before,
 			Limit:   limit,
 		})
-	}, func(e Event) int64 { return e.Seq }, apiEvent)
+	}
+	out, next, err := list.DownExamined(
+		ctx, q.Limit, q.Cursor, 100, find, func(e Event) int64 { return e.Seq }, apiEvent,
+	)
 	return edgeapi.ListEvents200JSONResponse{Body: out, Headers: edgeapi.ListEvents200ResponseHeaders{Link: next}}, err
 }
 
@@ -294,16 +297,18 @@ func (a api) ListDeadLetters(
 	ctx context.Context, req edgeapi.ListDeadLettersRequestObject,
 ) (edgeapi.ListDeadLettersResponseObject, error) {
 	q := req.Params
-	out, next, err := list.Rows(
+	out, next, err := list.Examined(
 		ctx,
 		q.Limit,
 		q.Cursor,
 		100,
-		func(after string, limit int) ([]delivery.DeadLetter, error) {
+		func(after string, limit int) ([]delivery.DeadLetter, string, error) {
 			return a.s.DeadLetters(ctx, DeadLetterFilter{
 				SiteID:  value(q.SiteId),
 				RouteID: value(q.RouteId),
 				Reason:  string(value(q.Reason)),
+				Topic:   value(q.Topic),
+				Text:    value(q.Q),
 				After:   after,
 				Limit:   limit,
 			})

@@ -80,11 +80,11 @@ func (s search) read(ctx context.Context, q db.Querier, dest any) (list.Order, e
 
 // describePause is the rest between two steps of describeOld, as a multiple of the time that one
 // took, so that others write meanwhile.
-const describePause = 3
+const describePause = 1
 
-// describeOld prepares what a version without searches stored for them. Until it is done, searches of
-// events read more and find the same, and searches of sites and devices find only those that are
-// described.
+// describeOld prepares what a version without searches stored for them, as far as the migration left
+// it. Until it is done, searches of events read more and find the same, and searches of sites and
+// devices find only those that are described.
 func (s *Service) describeOld(ctx context.Context) {
 	begin, steps := time.Now(), 0
 	for _, work := range []struct {
@@ -121,7 +121,7 @@ func (s *Service) describeOld(ctx context.Context) {
 // describedRows is how many rows describeRows writes in a transaction.
 const describedRows = 500
 
-// describeRows writes the column search of rows that a version without it stored. It reports whether
+// describeRows writes the column search of rows that the migration left without it. It reports whether
 // there are more.
 func describeRows(ctx context.Context, d *db.DB) (more bool, err error) {
 	err = d.Update(ctx, func(tx *db.Tx) error {

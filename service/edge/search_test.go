@@ -282,6 +282,9 @@ func TestWhatAnOlderVersionStoredIsFound(t *testing.T) {
 				}
 			}
 			run(`INSERT INTO sites VALUES ('s1', '', 'Öfen', 'online', '1', '{"zone":"North"}', NULL, 1, '', NULL)`)
+			run(`INSERT INTO sites VALUES ('s2', '', 'Plain', 'online', '1', '{"a":"B=c","zone":"South"}', 2, 1, '', NULL)`)
+			run(`INSERT INTO sites VALUES ('s3', '', 'Quoted', 'online', '1', '{"a":"\"{\\\u003c"}', 2, 1, '', NULL)`)
+			run(`INSERT INTO sites VALUES ('s4', '', 'Bare', 'online', '1', 'null', 2, 1, '', NULL)`)
 			run(`INSERT INTO devices VALUES ('d1', 's1', '', 'Pump', 'm1', '1', '{}', 1, 1, '{}', '{}', 0, 0, 1, '', '', '', '', 0, '', NULL)`)
 			for _, seq := range []int{1, 8191, 8192, 30_000} {
 				run(
@@ -312,8 +315,20 @@ func TestWhatAnOlderVersionStoredIsFound(t *testing.T) {
 		if got := contracttest.As[[]edgeapi.Device](c.call("GET", "/devices?q=pump", viewerToken, nil).Want(200)); len(got) != 1 {
 			t.Errorf("%v", got)
 		}
-		if got := c.values("/sites?sort=last_seen_at", viewerToken, "id"); len(got) != 1 {
+		if got := c.values("/sites?limit=1&sort=last_seen_at", viewerToken, "id"); len(got) != 4 {
 			t.Errorf("a site that was never seen: %v", got)
+		}
+		// The migration and the service write the same.
+		var sites []edge.Site
+		if err := c.service.DB().Select(t.Context(), &sites, "SELECT * FROM sites ORDER BY id"); err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []string{
+			"s1\nöfen\nzone=north", "s2\nplain\na=b=c\nzone=south", "s3\nquoted\na=\"{\\<", "s4\nbare",
+		} {
+			if sites[i].Search != want {
+				t.Errorf("%q, want %q", sites[i].Search, want)
+			}
 		}
 	}
 	t.Run("SQLite", func(t *testing.T) {

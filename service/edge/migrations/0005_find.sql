@@ -17,11 +17,27 @@ CREATE INDEX event_topics_by_org ON event_topics (org_id, block, topic);
 INSERT INTO counters (name, value)
 SELECT 'topics', CASE WHEN value = 0 THEN 0 ELSE value / 8192 + 1 END FROM counters WHERE name = 'event';
 
--- What a search looks at, in lower case: id, name, model and labels. Empty: the service has yet to
--- write it. It is the last column of the indexes that lists are read by, in each order and for one
+-- What a search looks at, in lower case: id, name, model and labels, each on a line of its own.
+-- Empty: the service has yet to write it. It is the last column of the indexes that lists are read by, in each order and for one
 -- org or all, so that a search that finds nothing reads only the index.
 ALTER TABLE sites ADD COLUMN search TEXT NOT NULL DEFAULT '';
 ALTER TABLE devices ADD COLUMN search TEXT NOT NULL DEFAULT '';
+
+-- Before there are indexes that would have to follow. What SQL cannot write as the service does (other
+-- letters than ASCII, characters that JSON escapes, more than 1,024 bytes) is left to it.
+UPDATE sites SET search = LOWER(id || '
+' || name || CASE WHEN labels IN ('null', '{}') THEN '' ELSE '
+' || REPLACE(REPLACE(REPLACE(REPLACE(labels, '":"', '='), '","', '
+'), '{"', ''), '"}', '') END)
+WHERE OCTET_LENGTH(name || labels) = LENGTH(name || labels) AND LENGTH(name || labels) < 900
+    AND REPLACE(labels, '\', '') = labels;
+UPDATE devices SET search = LOWER(device_id || '
+' || name || '
+' || model || CASE WHEN labels IN ('null', '{}') THEN '' ELSE '
+' || REPLACE(REPLACE(REPLACE(REPLACE(labels, '":"', '='), '","', '
+'), '{"', ''), '"}', '') END)
+WHERE OCTET_LENGTH(device_id || name || model || labels) = LENGTH(device_id || name || model || labels)
+    AND LENGTH(device_id || name || model || labels) < 900 AND REPLACE(labels, '\', '') = labels;
 CREATE INDEX sites_to_describe ON sites (id) WHERE search = '';
 CREATE INDEX devices_to_describe ON devices (device_id) WHERE search = '';
 
@@ -48,7 +64,18 @@ CREATE INDEX devices_by_org_name ON devices (org_id, name, device_id, search);
 CREATE INDEX devices_by_org_seen ON devices (org_id, last_seen_at, device_id, search);
 CREATE INDEX devices_by_site ON devices (site_id, device_id, org_id, search);
 
+-- Searches of dead letters read these indexes alone, and not the payloads.
+DROP INDEX deadletters_by_time;
+DROP INDEX deadletters_by_org;
+CREATE INDEX deadletters_by_time ON deadletters (created_at, id, route_id, site_id, reason, topic, event_id, last_error);
+CREATE INDEX deadletters_by_org
+    ON deadletters (org_id, created_at, id, route_id, site_id, reason, topic, event_id, last_error);
+
 -- +goose Down
+DROP INDEX deadletters_by_org;
+DROP INDEX deadletters_by_time;
+CREATE INDEX deadletters_by_org ON deadletters (org_id, created_at, id);
+CREATE INDEX deadletters_by_time ON deadletters (created_at, id);
 DROP INDEX devices_by_site;
 DROP INDEX devices_by_org_seen;
 DROP INDEX devices_by_org_name;

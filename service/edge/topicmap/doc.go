@@ -15,5 +15,6 @@
 //     themselves.
 //   - A block has rows for at most MaxTopics topics (a few more with several replicas), and then one
 //     more for each org. That one has no topic, and means that any topic may be there.
+//   - A version without the map must not store events beside one with it.
 //   - What Map remembers only spares it writes; the database decides.
 package topicmap

@@ -2809,7 +2809,7 @@ export interface operations {
                 from?: string;
                 /** @description Items a page */
                 limit?: components["parameters"]["Limit"];
-                /** @description Text in the action, target, message, actor or detail, whatever its case; searched for in the 100,000 entries before `to` */
+                /** @description Text in the action, target, message, actor or detail, whatever the case of its ASCII letters */
                 q?: string;
                 result?: components["schemas"]["AuditResult"];
                 /** @description Only what concerns this site */
@@ -2826,7 +2826,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page of audit entries */
+            /** @description A page of audit entries. With more than one filter, or with `q`, a page is the result of a bounded number of entries: if it is short or empty and has a `Link`, older entries may match */
             200: {
                 headers: {
                     Link: components["headers"]["Link"];
@@ -3021,10 +3021,14 @@ export interface operations {
                 cursor?: components["parameters"]["Cursor"];
                 /** @description Items a page */
                 limit?: components["parameters"]["Limit"];
+                /** @description Text in the topic, the event id or the last error, whatever the case of its ASCII letters */
+                q?: string;
                 reason?: components["schemas"]["DeadLetterReason"];
                 route_id?: string;
                 /** @description Only what concerns this site */
                 site_id?: components["parameters"]["SiteFilter"];
+                /** @description A topic pattern, in which `*` matches any characters */
+                topic?: string;
             };
             header?: never;
             path?: never;
@@ -3032,7 +3036,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page of dead letters */
+            /** @description A page of dead letters. With `topic`, `q` or several filters, a page is the result of a bounded number of dead letters: if it is short or empty and has a `Link`, older ones may match */
             200: {
                 headers: {
                     Link: components["headers"]["Link"];
