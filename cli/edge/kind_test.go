@@ -88,7 +88,7 @@ func TestAnAmbiguousArgumentIsRefusedWithWhatItMayMean(t *testing.T) {
 		err  string
 	}{
 		"site show twice":         {2, "several sites match twice; name one by its ID: 01a1fde9-0000-7000-8000-000000000002 (org o1), 01a1fdea"},
-		"site show 01a1fde9-0000": {2, "several sites match"},
+		"site show 01a1fde9-0000": {2, "(north, org o1)"},
 		"site delete 01a1fdea -y": {3, "the beginning of an ID is not enough here"},
 		"site revoke 01a1fdea -y": {3, "the beginning of an ID is not enough here"},
 		"site show nowhere":       {3, "there is no site nowhere"},
