@@ -76,6 +76,21 @@ func TestTheHelpDocumentsTheExitCodes(t *testing.T) {
 	}
 }
 
+func TestTheHelpListsShortFormsAndNoEarlierNames(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string][2]string{
+		"edge site list --help":   {"Short form:\n  ls\n", "Aliases"},
+		"edge site delete --help": {"Short form:\n  rm\n", "remove"},
+		"edge site show --help":   {"Show one site", "get"},
+		"edge site --help":        {"Available Commands", "rename"},
+		"fleet --help":            {"Available Commands", "cordon "},
+	} {
+		if _, out, _ := run(t, nil, strings.Fields(line)...); !strings.Contains(out, want[0]) || strings.Contains(out, want[1]) {
+			t.Errorf("%s:\n%s", line, out)
+		}
+	}
+}
+
 func TestVersionIsForPeopleAndPrograms(t *testing.T) {
 	t.Parallel()
 	if _, out, _ := run(t, nil, "version"); !strings.HasPrefix(out, "mainstay "+telemetry.BuildInfo().Version+"\n") {

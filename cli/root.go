@@ -38,6 +38,7 @@ exist, 128 and the signal's number if a signal ended it, and 125 if it was not r
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	verb.ListShortForms(root)
 	root.SetVersionTemplate("mainstay {{.Version}}\n")
 	root.SetIn(stdio.In)
 	root.SetOut(stdio.Out)

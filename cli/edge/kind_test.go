@@ -3,6 +3,7 @@ package edge_test
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"path"
 	"slices"
 	"strings"
@@ -88,7 +89,7 @@ func TestAnAmbiguousArgumentIsRefusedWithWhatItMayMean(t *testing.T) {
 		err  string
 	}{
 		"site show twice":         {2, "several sites match twice; name one by its ID: 01a1fde9-0000-7000-8000-000000000002 (org o1), 01a1fdea"},
-		"site show 01a1fde9-0000": {2, "several sites match"},
+		"site show 01a1fde9-0000": {2, "(north, org o1)"},
 		"site delete 01a1fdea -y": {3, "the beginning of an ID is not enough here"},
 		"site revoke 01a1fdea -y": {3, "the beginning of an ID is not enough here"},
 		"site show nowhere":       {3, "there is no site nowhere"},
@@ -116,12 +117,13 @@ func TestAnIDIsNotLookedUp(t *testing.T) {
 func TestANameIsNotSearchedForeverAmongTooMany(t *testing.T) {
 	t.Parallel()
 	pages := 0
-	s := serve(t, loadContract(t), map[string]http.HandlerFunc{"ListSites": func(w http.ResponseWriter, r *http.Request) {
+	page := "[" + strings.Repeat(`{"id":"s1","name":"plant-7"},`, 999) + `{"id":"s1","name":"plant-7"}]`
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		pages++
 		w.Header().Set("Link", fmt.Sprintf(`</api/v1/sites?cursor=c%d>; rel="next"`, pages))
-		item := examples()["GetSite"]
-		answer(200, "["+strings.Repeat(item+",", 999)+item+"]")(w, r)
-	}})
+		answer(200, page)(w, r)
+	}))
+	defer s.Close()
 	got := run{server: s.URL}.do(t, "site", "show", "nowhere")
 	if got.code != 2 || !strings.Contains(got.err, "there are more than 20000 sites") || pages != 20 {
 		t.Errorf("%d %s, after %d pages", got.code, got.err, pages)

@@ -139,18 +139,24 @@ func (c *Call[A]) Find(ctx context.Context, k *Kind[A], arg string, exact bool) 
 		return Object{}, &exit.Error{Code: exit.NotFound, Err: err, Hint: fmt.Sprintf("'%s' shows what there is", k.Listed)}
 	}
 	return Object{}, exit.Usagef(
-		"several %ss match %s; name one by its ID: %s", k.What, output.Escape(arg), output.Escape(listed(found)),
+		"several %ss match %s; name one by its ID: %s", k.What, output.Escape(arg), output.Escape(listed(found, arg)),
 	)
 }
 
-// listed names a few objects.
-func listed(found []Object) string {
+// listed names a few objects that arg may mean.
+func listed(found []Object, arg string) string {
 	const most = 5
 	var texts []string
 	for _, o := range found[:min(len(found), most)] {
+		var more []string
+		for _, detail := range []string{o.Name, o.Owner} {
+			if detail != "" && detail != arg {
+				more = append(more, detail)
+			}
+		}
 		text := o.ID
-		if o.Owner != "" {
-			text += " (" + o.Owner + ")"
+		if len(more) > 0 {
+			text += " (" + strings.Join(more, ", ") + ")"
 		}
 		texts = append(texts, text)
 	}

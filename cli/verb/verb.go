@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -58,9 +59,10 @@ func Suggestions(cmd *cobra.Command, typed string) []string {
 
 // Command returns a command that runs f.
 func (s *Session[A]) Command(v Verb, f func(ctx context.Context, c *Call[A]) error) *cobra.Command {
+	name, _, _ := strings.Cut(v.Use, " ")
 	return &cobra.Command{
 		Use: v.Use, Short: v.Short, Long: v.Long, Example: v.Example, Args: arguments(v.Use),
-		Aliases: append(v.Aliases, otherNames[strings.Fields(v.Use)[0]]...),
+		Aliases: slices.Concat(v.Aliases, shortForms[name], earlierNames[name]), Annotations: shortForm(name),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := v.check(cmd, args); err != nil {
 				return err
@@ -89,9 +91,33 @@ func (v *Verb) check(cmd *cobra.Command, args []string) error {
 	return v.Check(cmd, args)
 }
 
-// otherNames are the short forms of verbs, and the names that they had before.
-var otherNames = map[string][]string{
-	"list": {"ls"}, "show": {"get"}, "delete": {"rm", "remove"},
+// shortForms are the short forms of verbs, and earlierNames the names that they had before.
+var (
+	shortForms   = map[string][]string{"list": {"ls"}, "delete": {"rm"}}
+	earlierNames = map[string][]string{"show": {"get"}, "delete": {"remove"}}
+)
+
+// shortFormKey is the annotation with the short form of a command.
+const shortFormKey = "short form"
+
+func shortForm(name string) map[string]string {
+	if len(shortForms[name]) == 0 {
+		return nil
+	}
+	return map[string]string{shortFormKey: strings.Join(shortForms[name], ", ")}
+}
+
+// ListShortForms makes the help of all commands below root list short forms instead of all aliases, most
+// of which are earlier names.
+func ListShortForms(root *cobra.Command) {
+	const aliases, short = `{{if gt (len .Aliases) 0}}
+
+Aliases:
+  {{.NameAndAliases}}{{end}}`, `{{with index .Annotations "` + shortFormKey + `"}}
+
+Short form:
+  {{.}}{{end}}`
+	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), aliases, short, 1))
 }
 
 // Old returns a command under a name that it had before, which the help does not list.
