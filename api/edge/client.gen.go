@@ -126,6 +126,7 @@ func (c *Client) ListAlerts(ctx context.Context, params *ListAlertsParams, edito
 		out.Query("cursor", params.Cursor)
 		out.Query("site_id", params.SiteId)
 		out.Query("status", params.Status)
+		out.Query("subject", params.Subject)
 		out.Query("kind", params.Kind)
 		out.Query("severity", params.Severity)
 		out.Query("silenced", params.Silenced)

@@ -2076,6 +2076,9 @@ type ListAlertsParams struct {
 	SiteId *SiteFilter             `form:"site_id,omitempty" json:"site_id,omitempty"`
 	Status *ListAlertsParamsStatus `form:"status,omitempty" json:"status,omitempty"`
 
+	// Subject Only alerts about the thing with this id, such as a route or a device
+	Subject *string `form:"subject,omitempty" json:"subject,omitempty"`
+
 	// Kind Only alerts of this kind
 	Kind *AlertKind `form:"kind,omitempty" json:"kind,omitempty"`
 

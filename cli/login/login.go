@@ -330,7 +330,7 @@ func forget(cmd *cobra.Command, env client.Environment, name string, accounts []
 		if a.End != nil {
 			if err := a.End(cmd.Context(), place); err != nil {
 				_, _ = fmt.Fprintf( // only the result counts
-					cmd.ErrOrStderr(), "The session goes on until it expires: %s\n", output.Escape(err.Error()),
+					cmd.ErrOrStderr(), "The session stays valid until it expires: %s\n", output.Escape(err.Error()),
 				)
 			}
 		}

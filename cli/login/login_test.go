@@ -208,7 +208,7 @@ func TestALogoutForgetsTheCredentialAlsoWhenNobodyAnswers(t *testing.T) {
 		t.Fatal(errs)
 	}
 	code, _, errs := d.run(strings.NewReader(""), "logout", "edge")
-	if code != 0 || !strings.Contains(errs, "The session goes on until it expires") || d.contexts().All["c"]["edge"].Token != "" {
+	if code != 0 || !strings.Contains(errs, "The session stays valid until it expires") || d.contexts().All["c"]["edge"].Token != "" {
 		t.Errorf("%d %s %+v", code, errs, d.contexts())
 	}
 }

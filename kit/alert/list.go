@@ -14,6 +14,7 @@ import (
 // site_id.
 type Filter struct {
 	SiteID       string
+	Subject      string
 	Status       string
 	Kind         string
 	Severity     string
@@ -36,7 +37,8 @@ const columns = `a.*, s.silenced_until, COALESCE(s.silenced_by, '') AS silenced_
 // where returns the scope of a filter, without its page.
 func (f Filter) where(scope db.Scope) db.Scope {
 	for _, is := range []struct{ column, value string }{
-		{"a.site_id", f.SiteID}, {"a.status", f.Status}, {"a.kind", f.Kind}, {"a.severity", f.Severity},
+		{"a.site_id", f.SiteID}, {"a.subject", f.Subject},
+		{"a.status", f.Status}, {"a.kind", f.Kind}, {"a.severity", f.Severity},
 	} {
 		if is.value != "" {
 			scope = scope.And(is.column+" = ?", is.value)

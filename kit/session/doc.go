@@ -31,5 +31,5 @@
 // Cookies are also sent to other programs that listen on other ports of the same host. Whoever runs
 // a program there that is not trusted must give the service a host name of its own.
 //
-// It imports auth, db, document, fault, httpserve and ticket.
+// It imports auth, db, document, fault, httpserve, routine, telemetry and ticket.
 package session

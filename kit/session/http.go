@@ -105,7 +105,8 @@ func (m *Manager) show(w http.ResponseWriter, r *http.Request, identify Identify
 	s := state{
 		Service: m.cfg.Service, Title: m.cfg.Title, Version: telemetry.BuildInfo().Version,
 		Accepts: accepts{
-			Password: m.cfg.Password != nil && (m.cfg.HasPassword == nil || m.cfg.HasPassword()), Token: m.cfg.Token, TokenHint: m.cfg.TokenHint,
+			Password: m.cfg.Password != nil && (m.cfg.HasPassword == nil || m.cfg.HasPassword()),
+			Token:    m.cfg.Token, TokenHint: m.cfg.TokenHint,
 			SingleSignOn: m.cfg.SingleSignOn,
 		},
 	}

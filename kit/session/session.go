@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"maps"
 	"net/http"
 	"time"
@@ -40,6 +41,7 @@ type Config struct {
 	Sealer *auth.Sealer
 	Ended  Ended
 	Now    func() time.Time
+	Log    *slog.Logger
 
 	// Password exchanges a name and a password for a token. Nil if the service has no passwords.
 	Password func(ctx context.Context, username, password string) (token string, err error)
@@ -78,7 +80,7 @@ func New(cfg Config) *Manager {
 	if cfg.OIDC != nil {
 		cfg.SingleSignOn = loginPath
 	}
-	return &Manager{cfg: cfg, states: newStates(cfg.Now)}
+	return &Manager{cfg: cfg, states: newStates(cfg.Now, cfg.Log)}
 }
 
 var (

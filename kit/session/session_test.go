@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -55,7 +56,7 @@ func newService(t *testing.T, change func(*session.Config)) *service {
 		t.Fatal(err)
 	}
 	cfg := session.Config{
-		Service: "toys", Title: "Toys", Sealer: sealer, Ended: session.InMemory(s.clock.now), Now: s.clock.now,
+		Service: "toys", Title: "Toys", Sealer: sealer, Ended: session.InMemory(s.clock.now), Now: s.clock.now, Log: slog.New(slog.DiscardHandler),
 		Password: func(_ context.Context, username, password string) (string, error) {
 			if username != "ann" || password != "secret" {
 				return "", fault.New(fault.Unauthenticated, "unknown username or wrong password")

@@ -2,12 +2,14 @@ package session
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
 // Service is a service of an installation.
@@ -61,6 +63,7 @@ const (
 
 // states checks which services answer. Consoles may ask often, so answers are kept for a moment.
 type states struct {
+	log    *slog.Logger
 	now    func() time.Time
 	client *http.Client
 	checks chan struct{}
@@ -75,9 +78,9 @@ type checked struct {
 	state string
 }
 
-func newStates(now func() time.Time) *states {
+func newStates(now func() time.Time, log *slog.Logger) *states {
 	return &states{
-		now: now, checks: make(chan struct{}, maxChecks), known: map[string]*checked{},
+		log: log, now: now, checks: make(chan struct{}, maxChecks), known: map[string]*checked{},
 		client: &http.Client{
 			Timeout:       stateTimeout,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -94,7 +97,10 @@ func (s *states) of(ctx context.Context, list []Service, current func(Service) b
 			list[i].State = "up"
 			continue
 		}
-		wait.Go(func() { list[i].State = s.state(ctx, list[i].URL) })
+		list[i].State = "down"
+		wait.Go(func() {
+			_ = routine.Run(s.log, "check of a service", func() { list[i].State = s.state(ctx, list[i].URL) }) // it is down then
+		})
 	}
 	wait.Wait()
 	return list
@@ -127,7 +133,8 @@ func (s *states) check(ctx context.Context, address string, c *checked) {
 		s.mu.Unlock()
 		close(c.done)
 	}()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(address, "/")+"/healthz", http.NoBody)
+	health := strings.TrimSuffix(address, "/") + "/healthz"
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, health, http.NoBody)
 	if err != nil {
 		return
 	}

@@ -57,6 +57,7 @@ func (a api) ListAlerts(
 	set(&status, q.Status)
 	f := alert.Filter{
 		SiteID:       value(q.SiteId),
+		Subject:      value(q.Subject),
 		Status:       alertStatus(string(status)),
 		Kind:         string(value(q.Kind)),
 		Severity:     string(value(q.Severity)),

@@ -17,7 +17,7 @@ func (s *Service) openSessions(sealer *auth.Sealer, workspace session.Workspace)
 		return nil, err
 	}
 	cfg := session.Config{
-		Service: "edge", Title: "Edge control plane", Sealer: sealer, Ended: session.InDatabase(s.db, s.now), Now: s.now,
+		Service: "edge", Title: "Edge control plane", Sealer: sealer, Ended: session.InDatabase(s.db, s.now), Now: s.now, Log: s.log,
 		TokenHint: "An admin or viewer token, global or of an org.",
 		Password: func(ctx context.Context, username, password string) (string, error) {
 			opened, err := s.Login(ctx, username, password)

@@ -27,7 +27,7 @@ func (s *Service) openSessions(deps Deps) (*session.Manager, error) {
 		return nil, err
 	}
 	return session.New(session.Config{
-		Service: "lb", Title: "Load balancer", Sealer: sealer, Ended: session.InMemory(deps.Now), Now: deps.Now,
+		Service: "lb", Title: "Load balancer", Sealer: sealer, Ended: session.InMemory(deps.Now), Now: deps.Now, Log: s.log,
 		Token: "API key", TokenHint: "An admin or a read-only key of this node.", Workspace: workspace,
 		OIDC: signOn,
 		SignedIn: func(ctx context.Context, how string) error {

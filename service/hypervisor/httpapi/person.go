@@ -12,7 +12,7 @@ import (
 // sessions returns the sessions of the console.
 func (a *API) sessions() *session.Manager {
 	return session.New(session.Config{
-		Service: "hypervisor", Title: "Hypervisor", Sealer: a.cfg.Cookies, Ended: a.cfg.Ended, Now: a.now,
+		Service: "hypervisor", Title: "Hypervisor", Sealer: a.cfg.Cookies, Ended: a.cfg.Ended, Now: a.now, Log: a.log,
 		TokenHint: "The token of an admin or of a tenant.", Workspace: a.cfg.Workspace,
 		OIDC: a.cfg.SignOn,
 		SignedIn: func(ctx context.Context, how string) error {

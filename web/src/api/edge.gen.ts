@@ -2659,6 +2659,8 @@ export interface operations {
                 /** @description Only what concerns this site */
                 site_id?: components["parameters"]["SiteFilter"];
                 status?: "firing" | "resolved" | "all";
+                /** @description Only alerts about the thing with this id, such as a route or a device */
+                subject?: string;
             };
             header?: never;
             path?: never;

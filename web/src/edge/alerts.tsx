@@ -1,22 +1,17 @@
 /** Firing and resolved alerts. */
-import { useQueryClient } from '@tanstack/react-query';
-import { useState } from 'react';
 import { Link } from 'wouter';
 import { useParam } from '../ui/address';
-import type { BulkAction } from '../ui/bulk';
-import { body, page } from '../ui/client';
-import { useConfirm } from '../ui/confirm';
+import { page } from '../ui/client';
 import { Card } from '../ui/facts';
-import { FormDialog } from '../ui/form';
-import type { MenuAction } from '../ui/menu';
 import { Page } from '../ui/page';
 import { usePages } from '../ui/paging';
 import { Status, words } from '../ui/status';
 import { Choice, Table, type Column } from '../ui/table';
 import { DateTime, Time } from '../ui/time';
-import { toast } from '../ui/toast';
+import { advice } from './advice';
+import { useAlertActions } from './alert-actions';
 import { subjectPath } from './alert-list';
-import { api, schemas, shortId, useMay, type Alert } from './api';
+import { api, shortId, type Alert } from './api';
 import { SiteLink } from './links';
 import { SiteChoice } from './site-choice';
 import { Severity } from './states';
@@ -27,7 +22,7 @@ const kinds: readonly Alert['kind'][] = ['site_offline', 'cert_expiring', 'route
 const handledFilter = { '': {}, open: { acknowledged: false, silenced: false }, acknowledged: { acknowledged: true }, silenced: { silenced: true } };
 
 const columns: Column<Alert>[] = [
-  { id: 'message', header: 'Alert', cell: (a) => a.message, sort: (a) => a.message },
+  { id: 'message', header: 'Alert', cell: (a) => <Told alert={a} />, sort: (a) => a.message, text: (a) => a.message },
   { id: 'severity', header: 'Severity', cell: (a) => <Severity severity={a.severity} />, sort: (a) => a.severity },
   { id: 'status', header: 'Status', cell: (a) => (a.status === 'firing' ? <Status tone="bad" icon="alert">firing</Status> : <Status tone="ok">resolved</Status>), sort: (a) => a.status },
   { id: 'handled', header: 'Handled', cell: (a) => <Handled alert={a} />, text: (a) => [a.acknowledged_by, a.acknowledge_note, a.silenced_by, a.silence_reason].join(' ') },
@@ -37,6 +32,16 @@ const columns: Column<Alert>[] = [
   { id: 'first', header: 'Since', cell: (a) => <Time at={a.first_seen_at} />, sort: (a) => a.first_seen_at, text: () => '' },
   { id: 'resolved', header: 'Resolved', cell: (a) => <Time at={a.resolved_at} never="not yet" />, sort: (a) => a.resolved_at, text: () => '' },
 ];
+
+/** What happened, and what to do about it while it lasts. */
+function Told({ alert: a }: { alert: Alert }) {
+  return (
+    <span className="stack-tight wide-cell">
+      {a.message}
+      {a.status === 'firing' && <span className="muted small">{advice[a.kind]}</span>}
+    </span>
+  );
+}
 
 /** Firing alerts have no time of resolution. */
 const firingColumns = columns.filter((c) => c.id !== 'resolved');
@@ -60,92 +65,6 @@ function Handled({ alert: a }: { alert: Alert }) {
       )}
     </span>
   );
-}
-
-/** The proposed duration of a silence: a shift. */
-const proposedMs = 8 * 3600_000;
-
-/** The actions on an alert, and the dialog for their input. */
-function useAlertActions() {
-  const may = useMay();
-  const confirm = useConfirm();
-  const queries = useQueryClient();
-  const [asking, setAsking] = useState<{ what: 'acknowledge' | 'silence'; alert: Alert; /** The proposed end of a silence. */ until?: string }>();
-  const path = (alert: Alert) => ({ params: { path: { id: alert.id } } });
-  const done = async (text: string) => {
-    setAsking(undefined);
-    toast(text);
-    await queries.invalidateQueries({ queryKey: ['alerts'] });
-  };
-  const unsilence = (alert: Alert) =>
-    confirm({
-      title: 'End the silence?',
-      body: <p>The activity log tells of “{alert.message}” again, and of the next alert of this kind about it.</p>,
-      action: 'End the silence',
-      run: async () => {
-        await body(api.POST('/alerts/{id}/unsilence', path(alert)));
-        await queries.invalidateQueries({ queryKey: ['alerts'] });
-      },
-      done: 'The alert is silenced no longer.',
-    });
-  const actions = (alert: Alert): MenuAction[] =>
-    alert.status === 'firing'
-      ? [
-          ...(may('AcknowledgeAlert') ? [{ label: 'Acknowledge', run: () => setAsking({ what: 'acknowledge', alert }) }] : []),
-          ...(may('SilenceAlert') ? [{ label: 'Silence', run: () => setAsking({ what: 'silence', alert, until: new Date(Date.now() + proposedMs).toISOString() }) }] : []),
-          ...(may('UnsilenceAlert') && alert.silenced_until ? [{ label: 'End the silence', run: () => unsilence(alert) }] : []),
-        ]
-      : [];
-  const dialog = asking && (asking.what === 'acknowledge' ? (
-    <FormDialog<{ note?: string }>
-      title="Acknowledge the alert"
-      schema={schemas.AcknowledgeAlert}
-      fields={[{ name: 'note', label: 'Note', kind: 'multiline', wide: true }]}
-      action="Acknowledge"
-      onClose={() => setAsking(undefined)}
-      onSubmit={async (input) => {
-        await body(api.POST('/alerts/{id}/acknowledge', { ...path(asking.alert), body: input }));
-        await done('The alert is acknowledged.');
-      }}
-    >
-      <p>{asking.alert.message}</p>
-      <p className="muted small">Others see that you take care of it, until it resolves.</p>
-    </FormDialog>
-  ) : (
-    <FormDialog<{ until: string; reason: string }>
-      title="Silence the alert"
-      schema={schemas.SilenceAlert}
-      fields={[
-        { name: 'until', label: 'Until', hint: 'Your time, within a year.' },
-        { name: 'reason', label: 'Reason', wide: true },
-      ]}
-      values={{ until: asking.until }}
-      action="Silence"
-      onClose={() => setAsking(undefined)}
-      onSubmit={async (input) => {
-        await body(api.POST('/alerts/{id}/silence', { ...path(asking.alert), body: input }));
-        await done('The alert is silenced.');
-      }}
-    >
-      <p>{asking.alert.message}</p>
-      <p className="muted small">The activity log leaves it out, and so the next alert of this kind about the same. It is still listed and counted.</p>
-    </FormDialog>
-  ));
-  const silenceFor = (alert: Alert) =>
-    api.POST('/alerts/{id}/silence', { ...path(alert), body: { until: new Date(Date.now() + proposedMs).toISOString(), reason: 'silenced together with others' } });
-  const after = () => queries.invalidateQueries({ queryKey: ['alerts'] });
-  const bulk: BulkAction<Alert>[] = [
-    ...(may('AcknowledgeAlert')
-      ? [{ label: 'Acknowledge', applies: (a: Alert) => a.status === 'firing' && !a.acknowledged_at, body: 'Others see that you take care of them, until they resolve.', run: (a: Alert) => api.POST('/alerts/{id}/acknowledge', { ...path(a), body: {} }), after }]
-      : []),
-    ...(may('SilenceAlert')
-      ? [{ label: 'Silence for 8 hours', applies: (a: Alert) => a.status === 'firing' && !a.silenced_until, body: 'The activity log leaves them out. They are still listed and counted.', run: silenceFor, after }]
-      : []),
-    ...(may('UnsilenceAlert')
-      ? [{ label: 'End the silence', applies: (a: Alert) => a.status === 'firing' && Boolean(a.silenced_until), body: 'The activity log shows them again.', run: (a: Alert) => api.POST('/alerts/{id}/unsilence', path(a)), after }]
-      : []),
-  ];
-  return { actions, bulk, dialog };
 }
 
 export function Alerts() {

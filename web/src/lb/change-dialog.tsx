@@ -25,7 +25,7 @@ export function ChangeDialog({ backend, onClose }: { backend: BackendOf; onClose
     <Dialog title={`Change ${backendLabel(backend)}`} onClose={onClose} wide>
       <div className="dialog-body stack">
         <p className="muted small">
-          This console changes nothing. Run a command where <code>mainstay</code> is installed, with an admin key in <code>LB_API_KEY</code> or by <code>--api-key-file</code>. What it
+          This console changes nothing. Run a command where <code>mainstay</code> is installed, with an admin key in <code>LB_API_KEY</code>, by <code>--token-file</code>, or in a context (<code>mainstay login lb</code>). What it
           changes is gone after a restart of the daemon.
         </p>
         {reading && <Choices reading={reading} of={backend} />}

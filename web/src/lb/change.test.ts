@@ -9,15 +9,15 @@ describe('the commands that change a backend', () => {
   const server = 'https://node-3:9870';
   it('name it by address and port, and the server that this console is of', () => {
     expect(commands({ address: '10.0.0.12', port: 8080 }, '10', server)).toEqual({
-      drain: 'mainstay lb drain 10.0.0.12:8080 --server https://node-3:9870',
-      undrain: 'mainstay lb undrain 10.0.0.12:8080 --server https://node-3:9870',
-      weight: 'mainstay lb weight 10.0.0.12:8080 10 --server https://node-3:9870',
+      drain: 'mainstay lb backend drain 10.0.0.12:8080 --server https://node-3:9870',
+      undrain: 'mainstay lb backend undrain 10.0.0.12:8080 --server https://node-3:9870',
+      weight: 'mainstay lb backend weight 10.0.0.12:8080 10 --server https://node-3:9870',
     });
   });
   it('quote what a shell would take for something else', () => {
     const of = commands({ address: '2001:db8::2', port: 0 }, '5', server, '[2001:db8::1]:80:tcp');
-    expect(of.drain).toBe("mainstay lb drain '[2001:db8::2]:0' --server https://node-3:9870");
-    expect(of.weight).toBe("mainstay lb weight '[2001:db8::2]:0' 5 --vip '[2001:db8::1]:80:tcp' --server https://node-3:9870");
+    expect(of.drain).toBe("mainstay lb backend drain '[2001:db8::2]:0' --server https://node-3:9870");
+    expect(of.weight).toBe("mainstay lb backend weight '[2001:db8::2]:0' 5 --vip '[2001:db8::1]:80:tcp' --server https://node-3:9870");
   });
 });
 

@@ -24,9 +24,9 @@ export function commands(b: Target, weight: string, server: string, vip?: string
   const at = shellWord(backendArgument(b));
   const to = `--server ${shellWord(server)}`;
   return {
-    drain: `mainstay lb drain ${at} ${to}`,
-    undrain: `mainstay lb undrain ${at} ${to}`,
-    weight: `mainstay lb weight ${at} ${shellWord(weight)}${vip === undefined ? '' : ` --vip ${shellWord(vip)}`} ${to}`,
+    drain: `mainstay lb backend drain ${at} ${to}`,
+    undrain: `mainstay lb backend undrain ${at} ${to}`,
+    weight: `mainstay lb backend weight ${at} ${shellWord(weight)}${vip === undefined ? '' : ` --vip ${shellWord(vip)}`} ${to}`,
   };
 }
 

@@ -19,6 +19,7 @@ import { devicePath, SiteLink } from '../links';
 import { CampaignState, Outcome } from '../states';
 import { outcomeParts, outcomes } from './outcomes';
 import { countTargets, upTo } from './targets';
+import { Trouble } from '../trouble';
 
 const above = [{ title: 'Campaigns', href: '/campaigns' }];
 
@@ -36,6 +37,7 @@ export function CampaignDetail({ id }: { id: string }) {
   return (
     <Page title={c.name} above={above} badge={<CampaignState campaign={c} />} lead={`Update to ${c.version}`} actions={<Decisions campaign={c} />}>
       <div className="stack">
+        <Trouble of={{ subject: id }} />
         {c.paused_reason && (
           <Notice tone="warn">
             <strong>It waits for a decision:</strong> {c.paused_reason}. Look at the devices below, then promote or abort.

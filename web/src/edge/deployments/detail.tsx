@@ -16,6 +16,7 @@ import { DeploymentState } from '../states';
 import { useDeploymentActions } from './actions';
 import { siteIsSilent } from './known';
 import { portText } from './ports';
+import { Trouble } from '../trouble';
 
 const above = [{ title: 'Deployments', href: '/deployments' }];
 
@@ -43,6 +44,7 @@ export function DeploymentDetail({ id }: { id: string }) {
       actions={<Menu label={`Actions for ${d.name}`} className="" button={<>Actions <Icon name="chevron" /></>} actions={actions(d)} />}
     >
       <div className="stack">
+        <Trouble of={{ subject: id }} />
         {siteIsSilent(d) && (
           <Notice tone="warn">
             <strong>The site is {d.site_status}, so how the container does is not known.</strong> Its agent was last heard of <Time at={d.site_last_seen_at} />. What is shown is what it said then.

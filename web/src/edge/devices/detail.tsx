@@ -22,6 +22,7 @@ import { failedEnds } from '../notes';
 import { OTAState } from '../states';
 import { useDeviceActions } from './actions';
 import { DesiredDialog, withoutOTA } from './desired';
+import { Trouble } from '../trouble';
 
 const above = [{ title: 'Devices', href: '/devices' }];
 
@@ -61,6 +62,7 @@ export function DeviceDetail({ id }: { id: string }) {
       actions={<Menu label={`Actions for ${d.device_id}`} className="" button={<>Actions <Icon name="chevron" /></>} actions={actions(d)} />}
     >
       <div className="stack">
+        <Trouble of={{ subject: id }} />
         <Card title="Device">
           <Facts
             facts={[

@@ -20,6 +20,7 @@ import { endedMinutes } from '../rates';
 import { Breaker, RouteState } from '../states';
 import { useRouteActions } from './actions';
 import { RouteTestDialog } from './test-dialog';
+import { Trouble } from '../trouble';
 
 const above = [{ title: 'Routes', href: '/routes' }];
 
@@ -53,6 +54,7 @@ export function RouteDetail({ id }: { id: string }) {
       }
     >
       <div className="stack">
+        <Trouble of={{ subject: id }} />
         {!r.enabled && r.disabled_reason && <Notice tone="bad">The control plane disabled this route: {r.disabled_reason}</Notice>}
         {r.delivery.state === 'blocked' && <Notice tone="bad">Nothing is sent over this route: {r.delivery.last_error}</Notice>}
         {r.delivery.state === 'failing' && <Notice tone="warn">The last attempt failed: {r.delivery.last_error}</Notice>}

@@ -6,18 +6,21 @@ import { Copyable } from '../../ui/copy';
 import { Card, Facts, Tags } from '../../ui/facts';
 import { Icon } from '../../ui/icon';
 import { Menu } from '../../ui/menu';
-import { Failure, Notice } from '../../ui/notice';
+import { Empty, Failure, Notice } from '../../ui/notice';
 import { Page } from '../../ui/page';
 import { usePages } from '../../ui/paging';
-import { Table } from '../../ui/table';
+import { Status, words } from '../../ui/status';
+import { Table, type Column } from '../../ui/table';
 import { Tabs } from '../../ui/tabs';
-import { DateTime, EndTime, Time, useNow } from '../../ui/time';
-import { api, type Site } from '../api';
+import { DateTime, duration, EndTime, Time, useNow } from '../../ui/time';
+import { ActivityList } from '../activity-list';
+import { api, type Alert, type Site } from '../api';
 import { deploymentColumns } from '../deployments/columns';
 import { deviceColumns } from '../devices/columns';
 import { EventList } from '../event-list';
 import { devicePath } from '../links';
 import { SiteState } from '../states';
+import { Trouble } from '../trouble';
 import { useSiteActions } from './actions';
 
 const above = [{ title: 'Sites', href: '/sites' }];
@@ -43,6 +46,7 @@ export function SiteDetail({ id }: { id: string }) {
     >
       <div className="stack">
         {s.status === 'revoked' && <Notice tone="idle">This site is revoked: its agent is shut out for good. What it had stays on record until the site is deleted.</Notice>}
+        <Trouble of={{ site_id: id }} />
         <div className="grid">
           <Card title="Site">
             <Facts
@@ -64,6 +68,8 @@ export function SiteDetail({ id }: { id: string }) {
           tabs={[
             { id: 'devices', label: 'Devices', content: () => <SiteDevices id={id} /> },
             { id: 'deployments', label: 'Deployments', content: () => <SiteDeployments id={id} /> },
+            { id: 'alerts', label: 'Alerts', content: () => <SiteAlerts id={id} /> },
+            { id: 'activity', label: 'Activity', content: () => <SiteActivity id={id} /> },
             { id: 'events', label: 'Events', content: () => <Card flush><EventList site={id} /></Card> },
           ]}
         />
@@ -101,6 +107,46 @@ function Certificate({ site }: { site: Site }) {
           days < warnDays && <Notice tone="warn">The certificate ends soon. Agents renew by themselves after two thirds of its life; see whether this one is running.</Notice>
         )}
       </div>
+    </Card>
+  );
+}
+
+const alertColumns: Column<Alert>[] = [
+  { id: 'message', header: 'Alert', cell: (a) => a.message, sort: (a) => a.message },
+  { id: 'kind', header: 'Kind', cell: (a) => words(a.kind), sort: (a) => a.kind, text: (a) => words(a.kind) },
+  { id: 'first', header: 'From', cell: (a) => <DateTime at={a.first_seen_at} />, sort: (a) => a.first_seen_at, text: () => '' },
+  { id: 'resolved', header: 'To', cell: (a) => (a.resolved_at ? <DateTime at={a.resolved_at} /> : <Status tone="bad" icon="alert">firing</Status>), sort: (a) => a.resolved_at, text: () => '' },
+  { id: 'lasted', header: 'Lasted', cell: (a) => <Lasted alert={a} />, sort: (a) => Date.parse(a.resolved_at ?? '') - Date.parse(a.first_seen_at), text: () => '', end: true },
+];
+
+function Lasted({ alert: a }: { alert: Alert }) {
+  const now = useNow();
+  return duration(((a.resolved_at ? Date.parse(a.resolved_at) : now) - Date.parse(a.first_seen_at)) / 1000);
+}
+
+/** Everything that was wrong with the site: when it was offline, and what failed at it. */
+function SiteAlerts({ id }: { id: string }) {
+  const pages = usePages(['alerts', 'list', 'of', id], (cursor, signal) => page(api.GET('/alerts', { params: { query: { cursor, status: 'all', site_id: id } }, signal })));
+  return (
+    <Card flush>
+      <Table label="Alerts of the site" at="alerts." noun="alert" columns={alertColumns} pages={pages} rowKey={(a) => a.id} empty={{ icon: 'check', title: 'No alert so far', text: 'The site was never offline, and nothing failed at it.' }} />
+    </Card>
+  );
+}
+
+function SiteActivity({ id }: { id: string }) {
+  const pages = usePages(['activity', 'list', id], (cursor, signal) => page(api.GET('/activity', { params: { query: { cursor, site_id: id } }, signal })), { refreshSeconds: 5 });
+  if (!pages.rows) return <Card>{pages.error === undefined ? <span className="skeleton" /> : <Failure error={pages.error} retry={pages.refresh} />}</Card>;
+  return (
+    <Card flush>
+      {pages.rows.length > 0 ? <ActivityList entries={pages.rows} /> : <Empty icon="activity" title="Nothing has happened here yet" />}
+      {pages.hasMore && (
+        <div className="table-foot">
+          <button type="button" className="btn btn-small" disabled={pages.loadingMore} onClick={pages.loadMore}>
+            {pages.loadingMore ? 'Loading…' : 'Load older'}
+          </button>
+        </div>
+      )}
     </Card>
   );
 }
