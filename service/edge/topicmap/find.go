@@ -45,7 +45,7 @@ func Find(ctx context.Context, q db.Querier, s Query) (hits []Hit, examined int6
 	switch {
 	case err == nil:
 		examined = max(examined, (last+1)*Block)
-		where, args = where+" AND block > ?", append(args, last)
+		args[len(args)-1] = last + 1 // of two bounds SQLite would read down to the first
 	case !errors.Is(err, db.ErrNoRows):
 		return nil, 0, err
 	}
