@@ -47,21 +47,23 @@ func (l *Log) Find(ctx context.Context, q db.Querier, f Filter) (entries []Entry
 		}
 	}
 	index, others := f.conditions()
-	where, args := index.sql+" AND seq < ? AND seq >= ?", append(index.args, before, from)
 	if len(others) > 0 {
 		page := filterPage
 		if f.Text != "" {
 			page = searchPage
 		}
 		err := q.Get(
-			ctx, &examined, "SELECT seq FROM audit_entries WHERE "+where+" ORDER BY seq DESC LIMIT 1 OFFSET ?",
-			append(args[:len(args):len(args)], page-1)...)
+			ctx, &examined,
+			"SELECT seq FROM audit_entries WHERE "+index.sql+" AND seq < ? AND seq >= ? ORDER BY seq DESC LIMIT 1 OFFSET ?",
+			append(index.args[:len(index.args):len(index.args)], before, from, page-1)...)
 		if err != nil && !errors.Is(err, db.ErrNoRows) {
 			return nil, 0, err
 		}
-		for _, c := range append(others, condition{"seq >= ?", []any{examined}}) {
-			where, args = where+" AND "+c.sql, append(args, c.args...)
-		}
+	}
+	// Of several bounds SQLite would read down to the first, and compare the others.
+	where, args := index.sql+" AND seq < ? AND seq >= ?", append(index.args, before, max(from, examined))
+	for _, c := range others {
+		where, args = where+" AND "+c.sql, append(args, c.args...)
 	}
 	entries = []Entry{}
 	err = q.Select(

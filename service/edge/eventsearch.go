@@ -44,7 +44,7 @@ func (s *Service) events(
 	ctx context.Context, q db.Querier, f EventFilter,
 ) (events []Event, examined int64, err error) {
 	e := eventSearch{
-		db: q, scope: callerFrom(ctx).scope(), org: callerFrom(ctx).scope(), topics: f.topics(), others: db.All(),
+		db: q, scope: callerFrom(ctx).scope(), topics: f.topics(), others: db.All(),
 		before: math.MaxInt64, limit: f.Limit, events: []Event{},
 	}
 	for field, given := range map[string]string{"topic": f.Topic, "q": f.Text} {
@@ -55,13 +55,16 @@ func (s *Service) events(
 	if f.Before > 0 {
 		e.before = f.Before
 	}
+	if caller := callerFrom(ctx); !caller.Global() {
+		e.org = &caller.OrgID
+	}
 	if f.SiteID != "" {
 		site, err := s.Site(ctx, f.SiteID)
 		if err != nil {
 			return nil, 0, err
 		}
 		e.site = f.SiteID
-		e.scope, e.org = db.Where("site_id = ?", f.SiteID), db.Where("org_id = ?", site.OrgID)
+		e.scope, e.org = db.Where("site_id = ?", f.SiteID), &site.OrgID
 	}
 	if f.Minutes > 0 {
 		since := s.now().Add(-time.Duration(f.Minutes) * time.Minute)
@@ -128,7 +131,7 @@ type eventSearch struct {
 	db     db.Querier
 	site   string   // empty: all
 	scope  db.Scope // of the caller, or a site within; an index has these events by their numbers
-	org    db.Scope // of the caller, or that of the site
+	org    *string  // of the caller, or that of the site; nil: all
 	topics db.Scope // the condition on the topic
 	others db.Scope // further conditions
 	from   int64    // only events with this number or a higher one
@@ -201,7 +204,7 @@ func (e *eventSearch) byTopic(ctx context.Context) (examined int64, err error) {
 		wanted = 1
 	}
 	hits, mapped, err := topicmap.Find(ctx, e.db, topicmap.Query{
-		Scope: e.org, Topics: e.topics, From: max(described, e.from), Before: e.before, Limit: wanted,
+		Org: e.org, Topics: e.topics, From: max(described, e.from), Before: e.before, Limit: wanted,
 	})
 	if err != nil {
 		return 0, err

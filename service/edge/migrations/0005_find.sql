@@ -11,6 +11,7 @@ CREATE TABLE event_topics (
     PRIMARY KEY (block, org_id, topic)
 );
 CREATE INDEX event_topics_by_org ON event_topics (org_id, block, topic);
+CREATE INDEX event_topics_by_topic ON event_topics (org_id, topic, block);
 
 -- The first block from which on all are described. The service describes the events of before this
 -- migration in the background, the newest first.
