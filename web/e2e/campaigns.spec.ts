@@ -6,7 +6,7 @@ test('a campaign is drafted, started, promoted and finished, with the number of 
   const { id, agent } = await enroll(api, world.full.credentials.enrollment_token, 'campaign-site');
   for (let n = 0; n < 4; n++) await api('POST', '/devices/register', { device_id: `camp-${n}`, labels: { fleet: 'camp' } }, agent);
   await open(page, '/campaigns');
-  await page.getByRole('button', { name: 'Draft a campaign' }).click();
+  await page.getByRole('button', { name: 'Create a campaign' }).click();
   const form = await dialog(page, 'campaign-draft');
   await form.getByLabel('Name', { exact: true }).fill('Four cameras');
   await form.getByLabel('Version', { exact: true }).fill('5.0');

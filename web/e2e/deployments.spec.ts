@@ -92,12 +92,12 @@ test('what no policy pack allows is refused, and the server’s reason is shown'
 
 test('a policy pack is made, tried, changed, disabled and deleted', async ({ page }) => {
   await open(page, '/policies');
-  await page.getByRole('button', { name: 'Make a pack' }).click();
+  await page.getByRole('button', { name: 'Create a policy pack' }).click();
   const form = await dialog(page, 'policy');
   await form.getByLabel('Name', { exact: true }).fill('Harbour only');
   await form.getByLabel('Applies to').selectOption('depot-harbour');
   await form.getByLabel('Allowed images').fill('quay.io/harbour/*');
-  await form.getByRole('button', { name: 'Make the pack' }).click();
+  await form.getByRole('button', { name: 'Create the policy pack' }).click();
   await expect(page.getByRole('table', { name: 'Policy packs' }).getByText('Harbour only')).toBeVisible();
 
   await page.getByLabel('Image', { exact: true }).fill('quay.io/harbour/crane:2');

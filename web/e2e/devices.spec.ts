@@ -94,8 +94,8 @@ test('an update is requested; what the server refuses stands at its field', asyn
 
 test('a device is forgotten', async ({ page }) => {
   await open(page, '/devices');
-  await choose(page, 'Actions for press-6', 'Forget');
-  await (await dialog(page, 'device-forget')).getByRole('button', { name: 'Forget the device' }).click();
-  await expect(page.getByText('press-6 is forgotten.')).toBeVisible();
+  await choose(page, 'Actions for press-6', 'Delete');
+  await (await dialog(page, 'device-forget')).getByRole('button', { name: 'Delete the device' }).click();
+  await expect(page.getByText('press-6 is deleted.')).toBeVisible();
   await expect(page.getByRole('table', { name: 'Devices' }).getByText('press-6')).toHaveCount(0);
 });

@@ -22,15 +22,15 @@ test('events are followed, narrowed to a topic, paused, and opened', async ({ pa
 
 test('a route is made with its secret shown once, tested, changed, disabled and deleted', async ({ page }) => {
   await open(page, '/routes');
-  await page.getByRole('button', { name: 'Make a route' }).click();
+  await page.getByRole('button', { name: 'Create a route' }).click();
   const form = await dialog(page, 'route');
   await form.getByLabel('Name', { exact: true }).fill('Night shift');
   await form.getByLabel('Topic').fill('night.*');
   await form.getByLabel('Target').fill('not an address');
-  await form.getByRole('button', { name: 'Make the route' }).click();
+  await form.getByRole('button', { name: 'Create the route' }).click();
   await expect(form.getByLabel('Target')).toHaveAttribute('aria-invalid', 'true');
   await form.getByLabel('Target').fill(`${world.sink}/ok`);
-  await form.getByRole('button', { name: 'Make the route' }).click();
+  await form.getByRole('button', { name: 'Create the route' }).click();
   const secret = await dialog(page, 'route-secret', 'Route Night shift is made');
   await expect(secret.getByRole('group', { name: 'Signing secret' })).toContainText('whsec_');
   await secret.getByRole('button', { name: 'I have copied it' }).click();

@@ -84,15 +84,15 @@ for (const [name, path, expected] of pages) {
 
 test('a VM is made by the form, whose errors stand at their fields, runs, is paused, goes on, is stopped and deleted', async ({ page }) => {
   await open(page, `${hv.url}/vms`);
-  await page.getByRole('button', { name: 'Make a VM' }).click();
-  const form = await dialog(page, 'hypervisor-create', 'Make a VM');
+  await page.getByRole('button', { name: 'Create a VM' }).click();
+  const form = await dialog(page, 'hypervisor-create', 'Create a VM');
   const nothing = form.getByText('Without an image or a kernel the VM gets an empty disk, and boots nothing.');
   await expect(nothing).toBeVisible();
   await form.getByLabel('Name', { exact: true }).fill('not a name');
   await form.getByLabel('Image').fill('demo');
   await expect(nothing).toHaveCount(0);
   await form.getByLabel('Memory in MiB').fill('4');
-  await form.getByRole('button', { name: 'Make the VM' }).click();
+  await form.getByRole('button', { name: 'Create the VM' }).click();
   await expect(form.getByText('May have letters and digits, and between them any of _ -.')).toBeVisible();
   await expect(form.getByText('Must be at least 16.')).toBeVisible();
   await expect(form.getByLabel('Name', { exact: true })).toBeFocused();
@@ -101,14 +101,14 @@ test('a VM is made by the form, whose errors stand at their fields, runs, is pau
   await form.getByLabel('Name', { exact: true }).fill('made');
   await form.getByLabel('Memory in MiB').fill('256');
   await form.getByLabel('Processors').fill('5');
-  await form.getByRole('button', { name: 'Make the VM' }).click();
+  await form.getByRole('button', { name: 'Create the VM' }).click();
   const processors = form.getByLabel('Processors');
   await expect(processors).toHaveAttribute('aria-invalid', 'true');
   await expect(processors).toHaveAccessibleDescription(/max_vcpus/);
   await expect(processors).toBeFocused();
-  await dialog(page, 'hypervisor-create-refused', 'Make a VM');
+  await dialog(page, 'hypervisor-create-refused', 'Create a VM');
   await processors.fill('1');
-  await form.getByRole('button', { name: 'Make the VM' }).click();
+  await form.getByRole('button', { name: 'Create the VM' }).click();
 
   await expect(page.getByRole('heading', { name: 'made', level: 1 })).toBeVisible({ timeout: booting });
   const badge = page.locator('.page-title .badge');
@@ -129,7 +129,7 @@ test('a VM is made by the form, whose errors stand at their fields, runs, is pau
   await choose(page, 'Actions for made', 'Delete…');
   const sure = await dialog(page, 'hypervisor-delete', 'Delete made?');
   await expect(sure.getByRole('button', { name: 'Delete the VM' })).toBeDisabled();
-  await sure.getByLabel('Type made to go on').fill('made');
+  await sure.getByLabel('Type made to continue').fill('made');
   await sure.getByRole('button', { name: 'Delete the VM' }).click();
   await expect(page.getByRole('heading', { name: 'VMs', level: 1 })).toBeVisible();
   await expect(page.getByRole('table', { name: 'VMs' }).getByRole('link', { name: 'made' })).toHaveCount(0);
@@ -239,10 +239,10 @@ test('figures are drawn as they come', async ({ page }) => {
 
 test('a VM is put back to a snapshot, and backed up and restored', async ({ page }) => {
   await open(page, `${hv.url}/vms/${pc.id}#snapshots`);
-  await page.getByRole('button', { name: 'Make a snapshot' }).click();
-  const form = await dialog(page, 'hypervisor-snapshot', 'Make a snapshot of pc');
+  await page.getByRole('button', { name: 'Create a snapshot' }).click();
+  const form = await dialog(page, 'hypervisor-snapshot', 'Create a snapshot of pc');
   await form.getByLabel('Name', { exact: true }).fill('before');
-  await form.getByRole('button', { name: 'Make the snapshot' }).click();
+  await form.getByRole('button', { name: 'Create the snapshot' }).click();
   const row = page.getByRole('table', { name: 'Snapshots of pc' }).getByRole('row', { name: /before/ });
   await expect(row).toContainText('of memory', { timeout: 30_000 });
   await choose(page, 'Actions for before', 'Put the VM back to it…');
@@ -253,8 +253,8 @@ test('a VM is put back to a snapshot, and backed up and restored', async ({ page
   await expect(page.getByText('There are no snapshots')).toBeVisible({ timeout: 30_000 });
 
   await page.getByRole('tab', { name: 'Backups' }).click();
-  await page.getByRole('button', { name: 'Make a backup' }).click();
-  await (await dialog(page, 'hypervisor-backup')).getByRole('button', { name: 'Make the backup' }).click();
+  await page.getByRole('button', { name: 'Create a backup' }).click();
+  await (await dialog(page, 'hypervisor-backup')).getByRole('button', { name: 'Create the backup' }).click();
   const backups = page.getByRole('table', { name: 'Backups of pc' });
   await expect(backups.getByRole('row', { name: /full/ })).toBeVisible({ timeout: 30_000 });
   await shot(page, 'hypervisor-backups', true);
@@ -262,8 +262,8 @@ test('a VM is put back to a snapshot, and backed up and restored', async ({ page
   // What the daemon would refuse is not offered.
   await expect(page.getByRole('menuitem', { name: 'Put this VM’s disk back…' })).toHaveCount(0);
   await expect(page.getByText('The VM is running. Stop it to put its disk back.')).toBeVisible();
-  await page.getByRole('menuitem', { name: 'Make a VM of it…' }).click();
-  await (await dialog(page, 'hypervisor-restore')).getByRole('button', { name: 'Make the VM' }).click();
+  await page.getByRole('menuitem', { name: 'Create a VM from it…' }).click();
+  await (await dialog(page, 'hypervisor-restore')).getByRole('button', { name: 'Create the VM' }).click();
   await expect.poll(async () => (await hv.call<{ name: string }[]>('GET', '/v1/vms')).map((v) => v.name), { timeout: 30_000 }).toContain('pc-restored');
 });
 

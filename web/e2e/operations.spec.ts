@@ -25,8 +25,8 @@ test('an empty system says what to do first', async ({ page }) => {
     await expectNoSidewaysScroll(page);
     await shot(page, `welcome-${width}`, true);
   }
-  await page.getByRole('button', { name: 'Make a route' }).click();
-  await expect(page.getByRole('dialog', { name: 'Make a route' })).toBeVisible();
+  await page.getByRole('button', { name: 'Create a route' }).click();
+  await expect(page.getByRole('dialog', { name: 'Create a route' })).toBeVisible();
   await page.keyboard.press('Escape');
   await page.goto(`${url}/sites`);
   await expect(page.getByRole('heading', { name: 'No sites yet' })).toBeVisible();
@@ -188,15 +188,15 @@ test('when the control plane is down, every page says that what it shows is old'
 
 test('an org is made with its tokens shown once, and deleted', async ({ page }) => {
   await open(page, '/orgs');
-  await page.getByRole('button', { name: 'Make an org' }).click();
+  await page.getByRole('button', { name: 'Create an org' }).click();
   const form = await dialog(page, 'org');
   await form.getByLabel('Name').fill('Nordwind');
   await page.keyboard.press('Escape');
-  const discard = await dialog(page, 'discard', 'Throw away what you typed?');
+  const discard = await dialog(page, 'discard', 'Discard what you typed?');
   await page.keyboard.press('Escape');
   await expect(discard).toHaveCount(0);
   await expect(form.getByLabel('Name')).toHaveValue('Nordwind');
-  await form.getByRole('button', { name: 'Make the org' }).click();
+  await form.getByRole('button', { name: 'Create the org' }).click();
   const made = await dialog(page, 'org-tokens', 'Tokens of Nordwind');
   // Nothing but its own button takes the only sight of the tokens away.
   await page.keyboard.press('Escape');

@@ -77,7 +77,7 @@ test('a session opens every tab, survives a reload, and ends in all of them', as
 test('a session that ends in the middle of a form takes nothing of what was typed', async ({ page, request }) => {
   const session = (await (await request.post('/api/v1/auth/login', { data: { username: admin_username, password: admin_password } })).json()) as { token: string };
   await open(page, '/policies', 'admin', world.full.url, session.token);
-  await page.getByRole('button', { name: 'Make a pack' }).first().click();
+  await page.getByRole('button', { name: 'Create a policy pack' }).first().click();
   const form = page.getByRole('dialog').filter({ hasText: 'Allowed images' });
   await form.getByLabel('Name', { exact: true }).fill('Half a name');
   await request.post('/api/v1/auth/logout', { headers: { Authorization: `Bearer ${session.token}` } });
@@ -140,7 +140,7 @@ test('an org admin sees what is the org’s, and neither orgs nor the proof of t
   await expect(page.getByRole('table', { name: 'Audit log' })).toBeVisible();
   await expect(page.getByRole('button', { name: 'Verify' })).toHaveCount(0);
   await page.goto('/policies');
-  await page.getByRole('button', { name: 'Make a pack' }).first().click();
+  await page.getByRole('button', { name: 'Create a policy pack' }).first().click();
   const made = await dialog(page, 'policy-org-admin');
   await expect(made.getByLabel('Applies to').getByRole('option')).toHaveText(['acme-1']);
 });

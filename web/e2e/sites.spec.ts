@@ -114,8 +114,8 @@ test('an enrollment token is made, shown once, and withdrawn', async ({ page }) 
   await made.getByRole('button', { name: 'I have copied it' }).click();
   await expect(page.getByText(token)).toHaveCount(0);
   await expect(page.getByText('0 of 3')).toBeVisible();
-  await choose(page, 'Actions for for the roof', 'Withdraw');
-  await (await dialog(page, 'token-withdraw')).getByRole('button', { name: 'Withdraw the token' }).click();
+  await choose(page, 'Actions for for the roof', 'Revoke');
+  await (await dialog(page, 'token-withdraw')).getByRole('button', { name: 'Revoke the token' }).click();
   await expect(page.getByRole('table', { name: 'Enrollment tokens' }).getByText('for the roof')).toHaveCount(0);
   await expect(enroll(api, token, 'too-late')).rejects.toThrow('401');
 });

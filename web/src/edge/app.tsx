@@ -98,7 +98,7 @@ function Frame() {
       {silentSince !== undefined && (
         <div className="banners">
           <Silent who="The control plane" at={silentSince}>
-            Sites go on without it: their agents keep what they have to send.
+            Sites keep running without it: their agents keep what they have to send.
           </Silent>
         </div>
       )}

@@ -138,7 +138,7 @@ function useDeadLetterActions(): { actions: (letter: DeadLetter) => MenuAction[]
     });
   const remove = (letter: DeadLetter) =>
     confirm({
-      title: `Give up on ${letter.event.topic}?`,
+      title: `Delete the dead letter ${letter.event.topic}?`,
       body: <p>The dead letter is deleted: this event will never be delivered over this route.</p>,
       action: 'Delete the dead letter',
       danger: true,

@@ -28,8 +28,8 @@ export function FirstSteps({ overview, onStep }: { overview: Overview; onStep: (
           {may('CreateEnrollmentToken') ? button('enroll', 'Enroll a site', true) : <p className="muted">An admin has to do this.</p>}
         </Step>
         <Step done={false} title="Run the agent on the site" text="The dialog shows the exact command to run there, and says when the site has appeared." />
-        <Step done={hasRoute(overview)} title="Make a route" text="Events whose topic matches are delivered to an HTTP target of yours, at least once.">
-          {may('CreateRoute') ? button('route', 'Make a route', false) : <p className="muted">An admin has to do this.</p>}
+        <Step done={hasRoute(overview)} title="Create a route" text="Events whose topic matches are delivered to an HTTP target of yours, at least once.">
+          {may('CreateRoute') ? button('route', 'Create a route', false) : <p className="muted">An admin has to do this.</p>}
         </Step>
       </ol>
       <Card title="Or try it without hardware">

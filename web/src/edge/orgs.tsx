@@ -45,7 +45,7 @@ export function Orgs() {
   const create = (
     <Allowed operation="CreateOrg">
       <button type="button" className="btn btn-primary" onClick={() => setCreating(true)}>
-        Make an org
+        Create an org
       </button>
     </Allowed>
   );
@@ -77,10 +77,10 @@ export function Orgs() {
       </Card>
       {creating && (
         <FormDialog<{ name: string }>
-          title="Make an org"
+          title="Create an org"
           schema={schemas.CreateOrg}
           fields={[{ name: 'name', label: 'Name' }]}
-          action="Make the org"
+          action="Create the org"
           onClose={() => setCreating(false)}
           onSubmit={async (input) => {
             setMade(await body(api.POST('/orgs', { body: input })));

@@ -59,7 +59,7 @@ function AtWork({ overview, onStep }: { overview: Overview; onStep: (step: First
               tone="info"
               action={
                 <button type="button" className="btn btn-small" onClick={() => onStep('route')}>
-                  Make a route
+                  Create a route
                 </button>
               }
             >

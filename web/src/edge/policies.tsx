@@ -124,7 +124,7 @@ export function Policies() {
   const create = (
     <Allowed operation="CreatePolicyPack">
       <button type="button" className="btn btn-primary" onClick={() => setCreating(true)}>
-        Make a pack
+        Create a policy pack
       </button>
     </Allowed>
   );
@@ -149,7 +149,7 @@ export function Policies() {
       </div>
       {creating && (
         <FormDialog<PolicyPackInput>
-          title="Make a policy pack"
+          title="Create a policy pack"
           schema={schemas.CreatePolicyPack}
           fields={[
             { name: 'name', label: 'Name' },
@@ -157,7 +157,7 @@ export function Policies() {
             ...common,
           ]}
           values={{ enabled: true, site_id: caller.org_id === '' ? '' : sites[0]?.value }}
-          action="Make the pack"
+          action="Create the policy pack"
           onClose={() => setCreating(false)}
           onSubmit={async (input) => {
             const made = await body(api.POST('/policy-packs', { body: input }));

@@ -80,7 +80,7 @@ function Frame({ me }: { me: Me }) {
           )}
           {state === 'reconnecting' && host && (
             <Silent who="The daemon" at={readAt}>
-              VMs go on without it.
+              VMs keep running without it.
             </Silent>
           )}
         </div>

@@ -100,7 +100,7 @@ function ByState() {
   return (
     <Card title="VMs by state" actions={<Link href="/vms">All VMs</Link>}>
       {vms?.length === 0 ? (
-        <Empty icon="node" title="There are no VMs" action={<Link href="/vms" className="btn btn-primary">Make one</Link>} />
+        <Empty icon="node" title="There are no VMs" action={<Link href="/vms" className="btn btn-primary">Create one</Link>} />
       ) : (
         <ul className="plain stack-tight">
           {[...tally].filter(([, those]) => those.length > 0).map(([state, those]) => (

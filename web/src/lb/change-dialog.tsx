@@ -53,7 +53,7 @@ function Choices({ reading, of }: { reading: Reading; of: BackendOf }) {
   const orchestrated = isOrchestratorDrained(backend, reading.node);
   return (
     <>
-      <Choice title="Drain it" text="It gets no new connections; those that it has go on." command={drain}>
+      <Choice title="Drain it" text="It gets no new connections; those that it has continue." command={drain}>
         {backend.adminDraining ? <p className="small">An operator drains it already.</p> : <Left all={remainingIf(reading.vips, of.id, false)} />}
       </Choice>
       <Choice title="Undo a drain" text="It gets new connections again, if it is healthy." command={undrain}>

@@ -39,7 +39,7 @@ describe('useConfirm', () => {
   it('does nothing before the name is typed', async () => {
     const run = vi.fn(() => Promise.resolve());
     await ask(run, 'plant-1');
-    const field = screen.getByLabelText('Type plant-1 to go on');
+    const field = screen.getByLabelText('Type plant-1 to continue');
     await userEvent.type(field, 'plant-2{Enter}');
     expect(screen.getByRole('button', { name: 'Delete it' })).toBeDisabled();
     expect(run).not.toHaveBeenCalled();

@@ -68,7 +68,7 @@ function Confirm({ question, onClose }: { question: Question; onClose: () => voi
           {question.typed !== undefined && (
             <div className="field">
               <label htmlFor={field}>
-                Type <b>{question.typed}</b> to go on
+                Type <b>{question.typed}</b> to continue
               </label>
               <input id={field} className="input mono" autoComplete="off" autoCapitalize="none" spellCheck={false} value={typed} onChange={(e) => setTyped(e.target.value)} />
             </div>

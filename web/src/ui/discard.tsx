@@ -12,16 +12,16 @@ export function useDiscard(typed: boolean, onClose: () => void): { close: () => 
   return {
     close: () => (typed ? setAsking(true) : onClose()),
     question: asking && (
-      <Dialog title="Throw away what you typed?" onClose={stay}>
+      <Dialog title="Discard what you typed?" onClose={stay}>
         <div className="dialog-body">
           <p>Nothing of it is saved.</p>
         </div>
         <div className="dialog-foot">
           <button type="button" className="btn" onClick={stay}>
-            Go on typing
+            Keep editing
           </button>
           <button type="button" className="btn btn-danger" onClick={onClose}>
-            Throw it away
+            Discard it
           </button>
         </div>
       </Dialog>

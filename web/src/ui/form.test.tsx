@@ -93,13 +93,13 @@ describe('FormDialog', () => {
     await userEvent.type(screen.getByLabelText('Name'), 'x');
     await leave(by);
     expect(closed).not.toHaveBeenCalled();
-    await userEvent.click(screen.getByRole('button', { name: 'Go on typing' }));
-    expect(screen.queryByRole('dialog', { name: 'Throw away what you typed?' })).toBeNull();
+    await userEvent.click(screen.getByRole('button', { name: 'Keep editing' }));
+    expect(screen.queryByRole('dialog', { name: 'Discard what you typed?' })).toBeNull();
     expect(screen.getByLabelText('Name')).toHaveValue('x');
     // Browsers give it focus again.
     screen.getByLabelText('Name').focus();
     await leave(by);
-    await userEvent.click(screen.getByRole('button', { name: 'Throw it away' }));
+    await userEvent.click(screen.getByRole('button', { name: 'Discard it' }));
     expect(closed).toHaveBeenCalledOnce();
   });
 

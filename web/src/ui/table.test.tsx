@@ -20,7 +20,7 @@ const rows: Row[] = [
 ];
 
 function show(pages: Pages<Row>, more: Partial<Parameters<typeof Table<Row>>[0]> = {}) {
-  return render(<Table label="Things" noun="thing" columns={columns} pages={pages} rowKey={(r) => r.id} href={(r) => `/things/${r.id}`} empty={{ icon: 'site', title: 'No things', action: <button>Make one</button> }} {...more} />);
+  return render(<Table label="Things" noun="thing" columns={columns} pages={pages} rowKey={(r) => r.id} href={(r) => `/things/${r.id}`} empty={{ icon: 'site', title: 'No things', action: <button>Create one</button> }} {...more} />);
 }
 const firstCells = () => screen.getAllByRole('row').slice(1).map((r) => within(r).getAllByRole('cell')[0]?.textContent);
 
@@ -92,10 +92,10 @@ describe('Table', () => {
     const refresh = vi.fn();
     const { rerender } = show(wholeList<Row>(undefined));
     expect(screen.getByRole('table')).toHaveAttribute('aria-busy', 'true');
-    const props = { label: 'Things', noun: 'thing', columns, rowKey: (r: Row) => r.id, empty: { icon: 'site' as const, title: 'No things', action: <button>Make one</button> } };
+    const props = { label: 'Things', noun: 'thing', columns, rowKey: (r: Row) => r.id, empty: { icon: 'site' as const, title: 'No things', action: <button>Create one</button> } };
     rerender(<Table {...props} pages={wholeList<Row>([])} />);
     expect(screen.getByRole('heading', { name: 'No things' })).toBeInTheDocument();
-    expect(screen.getByRole('button', { name: 'Make one' })).toBeInTheDocument();
+    expect(screen.getByRole('button', { name: 'Create one' })).toBeInTheDocument();
     rerender(<Table {...props} pages={wholeList<Row>(undefined, new Error('the disk is full'), refresh)} />);
     expect(screen.getByRole('alert')).toHaveTextContent('the disk is full');
     await userEvent.click(screen.getByRole('button', { name: 'Try again' }));

@@ -28,7 +28,7 @@ export function CampaignDialog({ onClose }: { onClose: () => void }) {
   const [, navigate] = useLocation();
   return (
     <FormDialog<CampaignInput>
-      title="Draft a campaign"
+      title="Create a campaign"
       schema={schemas.CreateCampaign}
       fields={fields}
       action="Save the draft"

@@ -42,7 +42,7 @@ export function Campaigns() {
   const create = (
     <Allowed operation="CreateCampaign">
       <button type="button" className="btn btn-primary" onClick={() => setCreating(true)}>
-        Draft a campaign
+        Create a campaign
       </button>
     </Allowed>
   );

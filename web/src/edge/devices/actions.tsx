@@ -27,24 +27,24 @@ export function useDeviceActions(onDeleted: () => void = () => undefined): { act
 
   const remove = (device: Device) =>
     confirm({
-      title: `Forget ${device.device_id}?`,
+      title: `Delete ${device.device_id}?`,
       body: (
         <p>
           <b>{device.device_id}</b> and its twin are removed: its desired and reported state are lost. Its agent may register it again, as a new device.
         </p>
       ),
-      action: 'Forget the device',
+      action: 'Delete the device',
       danger: true,
       run: async () => {
         await api.DELETE('/devices/{id}', path(device));
         onDeleted();
         await queries.invalidateQueries({ queryKey: ['devices'] });
       },
-      done: `${device.device_id} is forgotten.`,
+      done: `${device.device_id} is deleted.`,
     });
   const actions = (device: Device): MenuAction[] => [
     ...(may('RequestOTA') ? [{ label: 'Request an update', run: () => setUpdating(device) }] : []),
-    ...(may('DeleteDevice') ? [{ label: 'Forget', danger: true, run: () => remove(device) }] : []),
+    ...(may('DeleteDevice') ? [{ label: 'Delete', danger: true, run: () => remove(device) }] : []),
   ];
   const dialog = updating && (
     <FormDialog<OTAInput>
@@ -68,7 +68,7 @@ export function useDeviceActions(onDeleted: () => void = () => undefined): { act
   const bulk: BulkAction<Device>[] = may('DeleteDevice')
     ? [
         {
-          label: 'Forget',
+          label: 'Delete',
           body: 'They and their twins are removed: their desired and reported states are lost. Their agents may register them again, as new devices.',
           danger: true,
           run: (device) => api.DELETE('/devices/{id}', path(device)),

@@ -79,10 +79,10 @@ export function RouteDialog({ route, onClose }: { route?: Route; onClose: () => 
   return (
     <FormDialog<RouteInput>
       {...common}
-      title="Make a route"
+      title="Create a route"
       schema={schemas.CreateRoute}
       values={{ method: 'POST' }}
-      action="Make the route"
+      action="Create the route"
       onSubmit={async (input) => {
         setMade(await body(api.POST('/routes', { body: input })));
         await refresh();

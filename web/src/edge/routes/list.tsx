@@ -35,7 +35,7 @@ export function Routes() {
   const create = (
     <Allowed operation="CreateRoute">
       <button type="button" className="btn btn-primary" onClick={() => setCreating(true)}>
-        Make a route
+        Create a route
       </button>
     </Allowed>
   );

@@ -70,7 +70,7 @@ function Waiting({ token, onClose }: { token: NewEnrollmentToken; onClose: () =>
               <strong>{token.name} has appeared.</strong> {arrived.id && <Link href={`/sites/${encodeURIComponent(arrived.id)}`}>Open the site</Link>}
             </Notice>
           ) : (
-            <Notice tone="info">Waiting for the site. This changes by itself when its agent has enrolled; once you have copied the command, you may close this and go on.</Notice>
+            <Notice tone="info">Waiting for the site. This changes by itself when its agent has enrolled; once you have copied the command, you may close this and continue.</Notice>
           )}
         </div>
       </div>

@@ -37,13 +37,13 @@ export function EnrollmentTokens() {
 
   const withdraw = (token: EnrollmentToken) =>
     confirm({
-      title: `Withdraw ${token.name}?`,
+      title: `Revoke ${token.name}?`,
       body: (
         <p>
           Nobody can enroll a site with <b>{token.name}</b> any more. The {plural(token.uses, 'site')} that it has enrolled {token.uses === 1 ? 'stays' : 'stay'}.
         </p>
       ),
-      action: 'Withdraw the token',
+      action: 'Revoke the token',
       danger: true,
       run: async () => {
         await api.DELETE('/enrollment-tokens/{id}', { params: { path: { id: token.id } } });
@@ -79,12 +79,12 @@ export function EnrollmentTokens() {
           columns={columns}
           pages={pages}
           rowKey={(t) => t.id}
-          actions={may('DeleteEnrollmentToken') ? (t) => [{ label: 'Withdraw', danger: true, run: () => withdraw(t) }] : undefined}
+          actions={may('DeleteEnrollmentToken') ? (t) => [{ label: 'Revoke', danger: true, run: () => withdraw(t) }] : undefined}
           bulk={
             may('DeleteEnrollmentToken')
               ? [
                   {
-                    label: 'Withdraw',
+                    label: 'Revoke',
                     body: 'Nobody can enroll a site with them any more. The sites that they enrolled stay.',
                     danger: true,
                     run: (t: EnrollmentToken) => api.DELETE('/enrollment-tokens/{id}', { params: { path: { id: t.id } } }),

@@ -49,7 +49,7 @@ export function useVMActions(onDeleted: () => void = () => undefined): VMActions
   const verbs = {
     start: (vm: VM): MenuAction => ({ label: 'Start', run: () => void tell(`${vm.name} is started.`, api.POST('/v1/vms/{id}/start', path(vm))) }),
     pause: (vm: VM): MenuAction => ({ label: 'Pause', run: () => void tell(`${vm.name} is paused.`, api.POST('/v1/vms/{id}/pause', path(vm))) }),
-    resume: (vm: VM): MenuAction => ({ label: 'Resume', run: () => void tell(`${vm.name} goes on.`, api.POST('/v1/vms/{id}/resume', path(vm))) }),
+    resume: (vm: VM): MenuAction => ({ label: 'Resume', run: () => void tell(`${vm.name} is running again.`, api.POST('/v1/vms/{id}/resume', path(vm))) }),
     stop: (vm: VM): MenuAction => ({ label: 'Stop…', run: () => setOpen({ what: 'stop', vm }) }),
     clone: (vm: VM): MenuAction => ({ label: 'Clone…', run: () => setOpen({ what: 'clone', vm }) }),
     delete: (vm: VM): MenuAction => ({ label: 'Delete…', danger: true, run: () => remove(vm) }),

@@ -82,7 +82,7 @@ export function Backups({ vm }: { vm: VM }) {
       title="Backups"
       actions={
         <button type="button" className="btn btn-primary" onClick={() => setAsked({ what: 'make' })}>
-          Make a backup
+          Create a backup
         </button>
       }
       flush
@@ -96,7 +96,7 @@ export function Backups({ vm }: { vm: VM }) {
         pages={pages}
         rowKey={(b) => b.id}
         actions={(b) => [
-          { label: 'Make a VM of it…', run: () => setAsked({ what: 'restore', backup: b }) },
+          { label: 'Create a VM from it…', run: () => setAsked({ what: 'restore', backup: b }) },
           ...(atRest(vm.state) ? [{ label: 'Put this VM’s disk back…', run: () => back(b) }] : []),
           { label: 'Export as qcow2', run: () => void save(b) },
           { label: 'Delete…', danger: true, run: () => remove(b) },
@@ -105,14 +105,14 @@ export function Backups({ vm }: { vm: VM }) {
       />
       {asked?.what === 'make' && (
         <FormDialog<{ kind?: 'full' | 'incremental'; description?: string }>
-          title={`Make a backup of ${vm.name}`}
+          title={`Create a backup of ${vm.name}`}
           schema={schemas.CreateBackup}
           fields={[
             { name: 'kind', label: 'Kind' },
             { name: 'description', label: 'Description' },
           ]}
           values={{ kind: 'full' }}
-          action="Make the backup"
+          action="Create the backup"
           onClose={() => setAsked(undefined)}
           onSubmit={async (input) => {
             await api.POST('/v1/vms/{id}/backups', { params: { path: { id: vm.id } }, body: input });
@@ -122,11 +122,11 @@ export function Backups({ vm }: { vm: VM }) {
       )}
       {asked?.what === 'restore' && (
         <FormDialog<{ name?: string }>
-          title="Make a VM of a backup"
+          title="Create a VM from a backup"
           schema={schemas.RestoreBackup}
           fields={[{ name: 'name', label: 'Name of the new VM' }]}
           values={{ name: `${vm.name}-restored`.slice(0, 63) }}
-          action="Make the VM"
+          action="Create the VM"
           onClose={() => setAsked(undefined)}
           onSubmit={async (input) => {
             await api.POST('/v1/backups/{backup}/restore', { ...at(asked.backup), body: input });

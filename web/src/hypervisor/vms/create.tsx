@@ -61,14 +61,14 @@ export function CreateVM({ onClose, onMade }: { onClose: () => void; onMade: (vm
   const names = images.data?.filter((i) => !i.locked).map((i) => i.name) ?? [];
   return (
     <FormDialog<VMSpec>
-      title="Make a VM"
+      title="Create a VM"
       wide
       two
       schema={schemas.CreateVM}
       fields={fields(names, admin)}
       values={{ backend: 'auto', start: true }}
       warning={bootsNothing}
-      action="Make the VM"
+      action="Create the VM"
       onClose={onClose}
       onSubmit={async (spec) => {
         try {

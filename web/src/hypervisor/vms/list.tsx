@@ -27,7 +27,7 @@ export function VMs() {
   const pages = usePages(['vms', 'list', query], (cursor, signal) => page(api.GET('/v1/vms', { params: { query: { cursor, ...query } }, signal })), { refreshSeconds: 3 });
   const create = (
     <button type="button" className="btn btn-primary" onClick={() => setCreating(true)}>
-      Make a VM
+      Create a VM
     </button>
   );
   return (
@@ -49,7 +49,7 @@ export function VMs() {
               <input className="input narrow" aria-label="Label, as key=value" placeholder="Label: key=value" value={label} onChange={(e) => setLabel(e.target.value)} />
             </>
           }
-          empty={Object.keys(query).length ? { icon: 'search', title: 'No VM matches' } : { icon: 'node', title: 'There are no VMs', text: 'Make one of an image of the catalog, or of a path on the host.', action: create }}
+          empty={Object.keys(query).length ? { icon: 'search', title: 'No VM matches' } : { icon: 'node', title: 'There are no VMs', text: 'Create one from an image of the catalog, or from a path on the host.', action: create }}
         />
       </Card>
       {creating && <CreateVM onClose={() => setCreating(false)} onMade={(vm) => navigate(`/vms/${vm.id}`)} />}

@@ -58,7 +58,7 @@ export function Snapshots({ vm }: { vm: VM }) {
     });
   const make = (
     <button type="button" className="btn btn-primary" onClick={() => setMaking(true)}>
-      Make a snapshot
+      Create a snapshot
     </button>
   );
   return (
@@ -79,7 +79,7 @@ export function Snapshots({ vm }: { vm: VM }) {
       />
       {making && (
         <FormDialog<SnapshotSpec>
-          title={`Make a snapshot of ${vm.name}`}
+          title={`Create a snapshot of ${vm.name}`}
           schema={schemas.CreateSnapshot}
           fields={[
             { name: 'name', label: 'Name' },
@@ -87,12 +87,12 @@ export function Snapshots({ vm }: { vm: VM }) {
               name: 'kind',
               label: 'Holds',
               options: [{ value: 'disk', label: 'The disk' }, ...(alive(vm.state) ? [{ value: 'full', label: 'Disk, memory and devices' }] : [])],
-              hint: alive(vm.state) ? 'With the memory the VM goes on from that moment; the disk alone is as after a loss of power' : 'Memory is kept of a VM that runs',
+              hint: alive(vm.state) ? 'With the memory the VM continues from that moment; the disk alone is as after a loss of power' : 'Memory is kept of a VM that runs',
             },
             { name: 'description', label: 'Description', wide: true },
           ]}
           values={{ kind: alive(vm.state) ? 'full' : 'disk' }}
-          action="Make the snapshot"
+          action="Create the snapshot"
           onClose={() => setMaking(false)}
           onSubmit={async (input) => {
             await api.POST('/v1/vms/{id}/snapshots', { params: { path: { id: vm.id } }, body: input });
