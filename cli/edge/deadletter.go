@@ -41,7 +41,7 @@ func (s *session) deadLetters() *cobra.Command {
 }
 
 func (s *session) deadLetterList() *cobra.Command {
-	var site, route, reason string
+	var site, route, reason, search string
 	cmd := verb.List(s.Session, verb.Verb{
 		Use: "list", Short: "List dead letters, newest first",
 		Example: "  mainstay edge deadletter list --route alarms --reason exhausted",
@@ -54,13 +54,15 @@ func (s *session) deadLetterList() *cobra.Command {
 		return c.API.ListDeadLetters(
 			ctx,
 			&edgeapi.ListDeadLettersParams{Limit: p.Limit, Cursor: p.Cursor, SiteId: verb.Given(c, "site", site),
-				RouteId: verb.Given(c, "route", route), Reason: verb.Given(c, "reason", edgeapi.DeadLetterReason(reason))},
+				RouteId: verb.Given(c, "route", route), Reason: verb.Given(c, "reason", edgeapi.DeadLetterReason(reason)),
+				Q: verb.Given(c, "search", search)},
 		)
 	})
 	f := cmd.Flags()
 	f.StringVar(&site, "site", "", "only events of this site")
 	f.StringVar(&route, "route", "", "only those of this route")
 	f.StringVar(&reason, "reason", "", "exhausted, permanent, route_disabled or route_deleted")
+	f.StringVar(&search, "search", "", "only those with this text in the topic, the event ID or the last error")
 	return cmd
 }
 

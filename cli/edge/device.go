@@ -27,20 +27,27 @@ func (s *session) devices() *cobra.Command {
 }
 
 func (s *session) deviceList() *cobra.Command {
-	var site string
+	var site, search, sort string
 	cmd := verb.List(s.Session, verb.Verb{
 		Use: "list", Short: "List devices",
-		Example: "  mainstay edge device list --site plant-7\n  mainstay edge device list --all -o yaml",
+		Example: "  mainstay edge device list --site plant-7\n  mainstay edge device list --search pump --sort name\n  mainstay edge device list --all -o yaml",
 	}, output.Columns[edgeapi.Device]{
 		Heads: []string{"ID", "SITE", "NAME", "MODEL", "FIRMWARE", "LAST SEEN", "LABELS"},
 		Row: func(v edgeapi.Device) []any {
 			return []any{v.DeviceId, siteRef(v.SiteId), v.Name, v.Model, v.FirmwareVersion, v.LastSeenAt, v.Labels}
 		},
 	}, func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
-		return c.API.ListDevices(
-			ctx, &edgeapi.ListDevicesParams{Limit: p.Limit, Cursor: p.Cursor, SiteId: verb.Given(c, "site", site)},
-		)
+		return c.API.ListDevices(ctx, &edgeapi.ListDevicesParams{
+			Limit:  p.Limit,
+			Cursor: p.Cursor,
+			SiteId: verb.Given(c, "site", site),
+			Q:      verb.Given(c, "search", search),
+			Sort:   verb.Given(c, "sort", edgeapi.ListDevicesParamsSort(sort)),
+		})
 	})
-	cmd.Flags().StringVar(&site, "site", "", "only devices of this site")
+	f := cmd.Flags()
+	f.StringVar(&site, "site", "", "only devices of this site")
+	f.StringVar(&search, "search", "", "only devices with this text in the ID, the name, the model or a label")
+	f.StringVar(&sort, "sort", "", "device_id, name or last_seen_at; a dash before it means descending")
 	return cmd
 }

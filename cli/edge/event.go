@@ -19,7 +19,7 @@ func (s *session) events() *cobra.Command {
 }
 
 func (s *session) eventList() *cobra.Command {
-	var site, topic string
+	var site, topic, search string
 	var minutes int
 	cmd := verb.List(s.Session, verb.Verb{
 		Use:     "list",
@@ -34,13 +34,15 @@ func (s *session) eventList() *cobra.Command {
 		return c.API.ListEvents(
 			ctx,
 			&edgeapi.ListEventsParams{Limit: p.Limit, Cursor: p.Cursor, SiteId: verb.Given(c, "site", site),
-				Minutes: verb.Given(c, "minutes", minutes), Topic: verb.Given(c, "topic", topic)},
+				Minutes: verb.Given(c, "minutes", minutes), Topic: verb.Given(c, "topic", topic),
+				Q: verb.Given(c, "search", search)},
 		)
 	})
 	f := cmd.Flags()
 	f.StringVar(&site, "site", "", "only events of this site")
 	f.IntVar(&minutes, "minutes", 0, "only events received in the last so many minutes")
 	f.StringVar(&topic, "topic", "", "only topics that match this pattern (* is any run of characters)")
+	f.StringVar(&search, "search", "", "only topics that contain this text")
 	return cmd
 }
 

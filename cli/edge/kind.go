@@ -14,9 +14,9 @@ type kind = verb.Kind[*edgeapi.Client]
 // kinds are what arguments and flags of the commands name.
 var kinds = map[string]*kind{
 	"SITE": {
-		What: "site", Listed: "mainstay edge site list", Flags: []string{"site"},
+		What: "site", Listed: "mainstay edge site list", Flags: []string{"site"}, Searched: true,
 		List: func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
-			return c.API.ListSites(ctx, &edgeapi.ListSitesParams{Limit: p.Limit, Cursor: p.Cursor})
+			return c.API.ListSites(ctx, &edgeapi.ListSitesParams{Limit: p.Limit, Cursor: p.Cursor, Q: p.Search})
 		},
 		Get: func(ctx context.Context, c *call, id string) (*http.Response, error) { return c.API.GetSite(ctx, id) },
 		Object: verb.As(&Service, func(v edgeapi.Site) verb.Object {
@@ -24,9 +24,9 @@ var kinds = map[string]*kind{
 		}),
 	},
 	"DEVICE": {
-		What: "device", Listed: "mainstay edge device list", Flags: []string{"device"}, OwnIDs: true,
+		What: "device", Listed: "mainstay edge device list", Flags: []string{"device"}, OwnIDs: true, Searched: true,
 		List: func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
-			return c.API.ListDevices(ctx, &edgeapi.ListDevicesParams{Limit: p.Limit, Cursor: p.Cursor})
+			return c.API.ListDevices(ctx, &edgeapi.ListDevicesParams{Limit: p.Limit, Cursor: p.Cursor, Q: p.Search})
 		},
 		Get: func(ctx context.Context, c *call, id string) (*http.Response, error) { return c.API.GetDevice(ctx, id) },
 		Object: verb.As(&Service, func(v edgeapi.Device) verb.Object {

@@ -35,10 +35,10 @@ func (s *session) sites() *cobra.Command {
 }
 
 func (s *session) siteList() *cobra.Command {
-	var status string
+	var status, search, sort string
 	cmd := verb.List(s.Session, verb.Verb{
 		Use: "list", Short: "List sites, oldest first",
-		Example: "  mainstay edge site list --status offline\n  mainstay edge site list --all -o json",
+		Example: "  mainstay edge site list --status offline --sort -last_seen_at\n  mainstay edge site list --search zone=north\n  mainstay edge site list --all -o json",
 	}, output.Columns[edgeapi.Site]{
 		Heads: []string{"ID", "NAME", "STATUS", "LAST SEEN", "VERSION", "LABELS"},
 		Row: func(v edgeapi.Site) []any {
@@ -49,9 +49,14 @@ func (s *session) siteList() *cobra.Command {
 			Limit:  p.Limit,
 			Cursor: p.Cursor,
 			Status: verb.Given(c, "status", edgeapi.SiteStatus(status)),
+			Q:      verb.Given(c, "search", search),
+			Sort:   verb.Given(c, "sort", edgeapi.ListSitesParamsSort(sort)),
 		})
 	})
-	cmd.Flags().StringVar(&status, "status", "", "only sites that are online, offline or revoked")
+	f := cmd.Flags()
+	f.StringVar(&status, "status", "", "only sites that are online, offline or revoked")
+	f.StringVar(&search, "search", "", "only sites with this text in the name, the ID or a label (key=value)")
+	f.StringVar(&sort, "sort", "", "id, name, status or last_seen_at; a dash before it means descending")
 	return cmd
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -32,6 +33,9 @@ type Kind[A any] struct {
 	List   func(ctx context.Context, c *Call[A], p Page) (*http.Response, error)
 	Get    func(ctx context.Context, c *Call[A], id string) (*http.Response, error)
 	Object func(json.RawMessage) (Object, error)
+	// Searched means that List passes Page.Search on, and that the server finds objects by a part of
+	// their name or ID.
+	Searched bool
 	// OwnIDs means that people choose the IDs, as those of devices, so an argument is first taken for an
 	// ID. Other IDs are UUIDs.
 	OwnIDs bool
@@ -51,8 +55,11 @@ func As[T any](s *client.Service, of func(T) Object) func(json.RawMessage) (Obje
 	}
 }
 
-// largestLookup is how many objects are searched for a name, which no server can do itself.
+// largestLookup is how many objects are looked through for a name.
 const largestLookup = 20 * largestPage
+
+// longestSearch is the length of the longest text that servers search for, in characters.
+const longestSearch = 128
 
 // ID returns the ID of the object that an argument names: by the exact name, the exact ID or, unless
 // exact is set, by the beginning of exactly one ID. exact is for commands that destroy something: IDs
@@ -111,7 +118,12 @@ func (c *Call[A]) Find(ctx context.Context, k *Kind[A], arg string, exact bool) 
 			}
 		}
 		return nil
-	}, func(p Page) (*http.Response, error) { return k.List(ctx, c, p) })
+	}, func(p Page) (*http.Response, error) {
+		if k.Searched && utf8.RuneCountInString(arg) <= longestSearch {
+			p.Search = &arg
+		}
+		return k.List(ctx, c, p)
+	})
 	if err != nil {
 		return Object{}, err
 	}

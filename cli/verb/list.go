@@ -21,6 +21,8 @@ const largestPage = 1000
 type Page struct {
 	Limit  *int
 	Cursor *string
+	// Search is a text that the objects must contain, for kinds whose lists are Searched.
+	Search *string
 }
 
 // List returns a command that prints a list of T, over as many pages as necessary.

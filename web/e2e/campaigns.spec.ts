@@ -26,6 +26,17 @@ test('a campaign is drafted, started, promoted and finished, with the number of 
   await expect(form.getByText('Must name site_ids, labels or device_ids.')).toBeVisible();
   await dialog(page, 'campaign-draft-refused');
   await form.getByLabel('Devices with all these labels').fill('fleet=camp');
+  await expect(form.getByText('4 devices match now.')).toBeVisible();
+  // Sites are chosen by their names.
+  const sites = form.getByRole('group', { name: 'Only of these sites' });
+  await sites.getByRole('searchbox').fill('plant-1');
+  await sites.getByLabel('plant-1', { exact: true }).check();
+  await expect(form.getByText('0 devices match now.')).toBeVisible();
+  await sites.getByRole('searchbox').fill('campaign');
+  await sites.getByLabel('campaign-site').check();
+  await sites.getByLabel('plant-1', { exact: true }).uncheck();
+  await expect(form.getByText('4 devices match now.')).toBeVisible();
+  await dialog(page, 'campaign-targets');
   await form.getByRole('button', { name: 'Save the draft' }).click();
   await expect(page.getByRole('heading', { name: 'Four cameras', level: 1 })).toBeVisible();
 
@@ -65,4 +76,10 @@ test('the devices of a campaign are narrowed to an outcome', async ({ page }) =>
   await page.getByRole('combobox', { name: 'Outcome' }).selectOption('failed');
   await expect(table.getByRole('row')).toHaveCount(3);
   await expect(table).toContainText('checksum of the artifact differs');
+  await expect(page).toHaveURL(/\?outcome=failed$/);
+  await table.getByRole('checkbox').first().check();
+  await page.getByRole('button', { name: 'Request the update again' }).click();
+  const again = await dialog(page, 'campaign-again', /Request the update again 2 devices/);
+  await expect(again).toContainText('They are asked once more');
+  await again.getByRole('button', { name: 'Cancel' }).click();
 });

@@ -43,6 +43,19 @@ export function EventList({ site: fixedSite }: { site?: string }) {
     refetchOnWindowFocus: !paused,
   });
   const rows = events.data?.pages.flatMap((p) => p.items);
+  const older = events.hasNextPage && (
+    <button
+      type="button"
+      className="btn btn-small"
+      disabled={events.isFetchingNextPage}
+      onClick={() => {
+        setPaused(true);
+        void events.fetchNextPage();
+      }}
+    >
+      {events.isFetchingNextPage ? 'Loading…' : 'Load older'}
+    </button>
+  );
   return (
     <>
       <div className="table-tools">
@@ -60,8 +73,12 @@ export function EventList({ site: fixedSite }: { site?: string }) {
       {!rows ? (
         <div className="card-body">{events.error ? <Failure error={events.error} retry={() => void events.refetch()} /> : <span className="skeleton" />}</div>
       ) : rows.length === 0 ? (
-        <Empty icon="event" title={wanted || siteId ? 'No event matches' : 'No events yet'}>
-          {wanted ? `No kept event has a topic that matches ${wanted}. Use * for any run of characters.` : 'Events appear here as sites send them.'}
+        <Empty icon="event" title={wanted || siteId ? 'No event matches' : 'No events yet'} action={older}>
+          {events.hasNextPage
+            ? 'Older events may match: a page of a search looks at a limited number of them.'
+            : wanted
+              ? `No kept event has a topic that matches ${wanted}. Use * for any run of characters.`
+              : 'Events appear here as sites send them.'}
         </Empty>
       ) : (
         <>
@@ -103,19 +120,7 @@ export function EventList({ site: fixedSite }: { site?: string }) {
             <span role="status">
               {plural(rows.length, 'event')} loaded, {paused ? 'paused' : 'following the newest'}
             </span>
-            {events.hasNextPage && (
-              <button
-                type="button"
-                className="btn btn-small"
-                disabled={events.isFetchingNextPage}
-                onClick={() => {
-                  setPaused(true);
-                  void events.fetchNextPage();
-                }}
-              >
-                {events.isFetchingNextPage ? 'Loading…' : 'Load older'}
-              </button>
-            )}
+            {older}
           </div>
         </>
       )}

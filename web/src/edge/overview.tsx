@@ -113,7 +113,7 @@ function Rates({ overview }: { overview: Overview }) {
       series: [
         { label: 'Events accepted', values: samples.map((s) => s.events) },
         { label: 'Deliveries', values: samples.map((s) => s.delivered) },
-        { label: 'Failed attempts', values: samples.map((s) => s.failed) },
+        { label: 'Failed attempts', values: samples.map((s) => s.failed), bad: true },
       ],
     }),
     [samples],
@@ -122,7 +122,7 @@ function Rates({ overview }: { overview: Overview }) {
     () => [
       { label: 'Events accepted', values: hour.events },
       { label: 'Deliveries', values: hour.delivered },
-      { label: 'Failed attempts', values: hour.failed },
+      { label: 'Failed attempts', values: hour.failed, bad: true },
     ],
     [hour],
   );

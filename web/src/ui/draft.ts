@@ -13,6 +13,8 @@ export type FieldKind =
   | 'multiline'
   /** Strings, one per line. */
   | 'lines'
+  /** Several of the options. */
+  | 'several'
   /** Numbers, separated by commas. */
   | 'numbers'
   /** A map of strings, one `key=value` per line. */
@@ -77,6 +79,7 @@ function encode(kind: FieldKind, value: unknown): string | boolean {
   if (value === undefined || value === null) return '';
   switch (kind) {
     case 'lines':
+    case 'several':
       return (value as string[]).join('\n');
     case 'numbers':
       return (value as number[]).join(', ');
@@ -107,7 +110,7 @@ function decode(kind: FieldKind, draft: string | boolean, keepEmpty: boolean): u
   if (text === '') {
     if (!keepEmpty) return undefined;
     if (kind === 'pairs') return {};
-    if (kind === 'lines' || kind === 'numbers') return [];
+    if (kind === 'lines' || kind === 'several' || kind === 'numbers') return [];
     return kind === 'number' || kind === 'json' || kind === 'datetime' ? undefined : '';
   }
   const lines = text.split('\n').map((l) => l.trim()).filter(Boolean);
@@ -118,6 +121,7 @@ function decode(kind: FieldKind, draft: string | boolean, keepEmpty: boolean): u
       return n;
     }
     case 'lines':
+    case 'several':
       return lines;
     case 'numbers':
       return text.split(/[\s,]+/).map((part) => {

@@ -1,9 +1,39 @@
 /** A labelled form field, with its hint and its error connected to it. */
-import { useId } from 'react';
+import { useId, useState } from 'react';
 import { kindOf, type FieldKind, type FieldSpec } from './draft';
 import { isRequired, schemaAt, type Schema } from './schema';
 
 const placeholders: Partial<Record<FieldKind, string>> = { pairs: 'name=value, one a line', lines: 'one a line' };
+
+/** How many options are shown. The others are found by their names. */
+const mostShown = 50;
+
+/** Checkboxes, with a filter if there are many. Chosen options come first. */
+function Several({ name, options, chosen, onChange }: { name: string; options: readonly { value: string; label: string }[]; chosen: readonly string[]; onChange: (values: string[]) => void }) {
+  const [filter, setFilter] = useState('');
+  const wanted = filter.trim().toLowerCase();
+  const found = options.filter((o) => chosen.includes(o.value) || o.label.toLowerCase().includes(wanted)).sort((a, b) => Number(chosen.includes(b.value)) - Number(chosen.includes(a.value)));
+  return (
+    <>
+      {options.length > 8 && <input className="input" type="search" aria-label="Filter the choices" placeholder="Filter…" value={filter} onChange={(e) => setFilter(e.target.value)} />}
+      <div className="several">
+        {found.slice(0, mostShown).map((o) => (
+          <label key={o.value} className="check">
+            <input
+              type="checkbox"
+              name={name}
+              checked={chosen.includes(o.value)}
+              onChange={(e) => onChange(e.target.checked ? [...chosen, o.value] : chosen.filter((v) => v !== o.value))}
+            />
+            {o.label}
+          </label>
+        ))}
+        {options.length === 0 && <span className="muted">There is nothing to choose from.</span>}
+        {found.length > mostShown && <span className="muted small">and {found.length - mostShown} more: filter to find them</span>}
+      </div>
+    </>
+  );
+}
 
 export function Field({ spec, schema, value, error, onChange }: { spec: FieldSpec; schema: Schema; value: string | boolean; error: string | undefined; onChange: (value: string | boolean) => void }) {
   const id = useId();
@@ -51,6 +81,15 @@ export function Field({ spec, schema, value, error, onChange }: { spec: FieldSpe
     );
   }
   const text = String(value);
+  if (kind === 'several') {
+    return (
+      <fieldset className={`field ${spec.wide ? 'wide' : ''}`} aria-describedby={notesIds}>
+        <legend className="field-label">{spec.label}</legend>
+        <Several name={spec.name} options={spec.options ?? []} chosen={text.split('\n').filter(Boolean)} onChange={(values) => onChange(values.join('\n'))} />
+        {notes}
+      </fieldset>
+    );
+  }
   const placeholder = spec.placeholder ?? placeholders[kind];
   return (
     <div className={`field ${spec.wide ? 'wide' : ''}`}>

@@ -116,4 +116,28 @@ describe('FormDialog', () => {
     await userEvent.type(screen.getByLabelText('Name'), 'x');
     expect(screen.getByText('x is nothing.')).toBeInTheDocument();
   });
+
+  it('offers choices of which several can be made, and shows what they would do', async () => {
+    const submit = vi.fn().mockResolvedValue(undefined);
+    const options = Array.from({ length: 12 }, (_, i) => ({ value: `id-${i}`, label: `site-${i}` }));
+    const listSchema: Schema = { type: 'object', properties: { sites: { type: 'array', items: { type: 'string' } } } };
+    render(
+      <FormDialog<{ sites?: string[] }>
+        title="Choose"
+        schema={listSchema}
+        fields={[{ name: 'sites', label: 'Sites', kind: 'several', options }]}
+        preview={(input) => <p>{input.sites?.length ?? 0} chosen</p>}
+        action="Take them"
+        onSubmit={submit}
+        onClose={vi.fn()}
+      />,
+    );
+    await userEvent.click(screen.getByLabelText('site-3'));
+    await userEvent.type(screen.getByRole('searchbox'), 'site-11');
+    expect(screen.getAllByRole('checkbox').map((c) => c.parentElement?.textContent)).toEqual(['site-3', 'site-11']);
+    await userEvent.click(screen.getByLabelText('site-11'));
+    expect(screen.getByText('2 chosen')).toBeInTheDocument();
+    await userEvent.click(screen.getByRole('button', { name: 'Take them' }));
+    expect(submit).toHaveBeenCalledExactlyOnceWith({ sites: ['id-3', 'id-11'] });
+  });
 });

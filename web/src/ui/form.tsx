@@ -24,6 +24,8 @@ export interface FormProps<Input> {
   onSubmit: (input: Input) => Promise<unknown>;
   /** A warning about input that is allowed but probably not intended. */
   warning?: (input: Partial<Input>) => string | undefined;
+  /** Shown below the fields: what the input would do. */
+  preview?: (input: Partial<Input>) => ReactNode;
   /** Two columns where there is room. */
   two?: boolean;
   /** Shown above the fields. */
@@ -96,7 +98,8 @@ function Fields<Input>({ props, state }: { props: FormProps<Input>; state: Retur
   );
   const grid = `form-grid ${props.two ? 'two' : ''}`;
   const advanced = props.fields.filter((f) => f.advanced);
-  const warning = props.warning?.(inputOf(props.schema, props.fields, state.draft).input as Partial<Input>);
+  const input = inputOf(props.schema, props.fields, state.draft).input as Partial<Input>;
+  const warning = props.warning?.(input);
   return (
     <div className="stack">
       {props.children}
@@ -107,6 +110,7 @@ function Fields<Input>({ props, state }: { props: FormProps<Input>; state: Retur
           <div className={grid}>{advanced.map(field)}</div>
         </details>
       )}
+      {props.preview?.(input)}
       <div role="status">{warning !== undefined && <Notice tone="warn">{warning}</Notice>}</div>
       {state.failure !== undefined && <Failure error={state.failure} />}
     </div>

@@ -1,8 +1,8 @@
 /**
- * A plot over time. Next to the canvas are the last values, and the same data as a table for people
- * who cannot see the plot.
+ * A plot over time. Above the canvas are the last values, or those below the pointer. The same data is
+ * in a table, for people who cannot see the plot.
  */
-import { useEffect, useMemo, useRef } from 'react';
+import { useEffect, useMemo, useRef, useState } from 'react';
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import { short } from './number';
@@ -23,9 +23,9 @@ const badToken = '--series-4';
 
 const tokenOf = (s: Series, i: number) => (s.bad ? badToken : (tokens[i % tokens.length] ?? ''));
 
-/** Unknown values are not zero. */
-function lastOf(s: Series, unit: string): string {
-  const value = s.values.at(-1) ?? null;
+/** The value at an index, negative ones from the end. Unknown values are not zero. */
+function valueOf(s: Series, at: number, unit: string): string {
+  const value = s.values.at(at) ?? null;
   return value === null ? 'not known' : `${short(value)}${unit}`;
 }
 
@@ -39,6 +39,8 @@ export function Plot({ label, times, series, unit = '', height = 150 }: { label:
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const dark = useDark();
+  // The index of the time below the pointer.
+  const [hovered, setHovered] = useState<number>();
   // Labels and colours. Changing them requires a new plot.
   const lines = JSON.stringify(series.map((s, i) => [s.label, tokenOf(s, i)]));
   const data = useMemo(() => [[...times], ...series.map((s) => [...s.values])] as uPlot.AlignedData, [times, series]);
@@ -59,11 +61,13 @@ export function Plot({ label, times, series, unit = '', height = 150 }: { label:
         width: element.clientWidth,
         height,
         legend: { show: false },
-        cursor: { y: false, drag: { x: false, y: false } },
+        // All plots of a page show the same moment.
+        cursor: { y: false, drag: { x: false, y: false }, sync: { key: 'time', scales: ['x', null] } },
+        hooks: { setCursor: [(u) => setHovered(u.cursor.idx ?? undefined)] },
         scales: { x: { range: (_, from, to) => [Math.min(from, to - shortestSeconds), to] }, y: { range: (_, __, max) => [0, Math.max(1, max * 1.15)] } },
         axes: [
           { ...axis, space: 70, size: 26, values: (_, splits) => splits.map((s) => new Date(s * 1000).toLocaleTimeString('en-GB', { hour: '2-digit', minute: '2-digit', second: s % 60 ? '2-digit' : undefined })) },
-          { ...axis, size: 46, space: 28, values: (_, splits) => splits.map((s) => short(s)) },
+          { ...axis, size: 46 + 6 * unit.length, space: 28, values: (_, splits) => splits.map((s) => `${short(s)}${unit}`) },
         ],
         series: [
           {},
@@ -82,9 +86,9 @@ export function Plot({ label, times, series, unit = '', height = 150 }: { label:
       plot.current = null;
     };
     // The colours depend on the theme.
-  }, [lines, height, dark]);
+  }, [lines, height, dark, unit]);
 
-  const last = series.map((s) => `${s.label} ${lastOf(s, unit)}`).join(', ');
+  const last = series.map((s) => `${s.label} ${valueOf(s, -1, unit)}`).join(', ');
   const rows = times.map((t, i) => ({ t, values: series.map((s) => s.values[i]) })).slice(-60).reverse();
   return (
     <figure aria-label={label}>
@@ -92,9 +96,14 @@ export function Plot({ label, times, series, unit = '', height = 150 }: { label:
         {series.map((s, i) => (
           <li key={s.label}>
             <span className="plot-swatch" style={{ background: `var(${tokenOf(s, i)})` }} />
-            {s.label} <b>{lastOf(s, unit)}</b>
+            {s.label} <b>{valueOf(s, hovered ?? -1, unit)}</b>
           </li>
         ))}
+        {hovered !== undefined && times[hovered] !== undefined && (
+          <li className="muted">
+            at <Clock at={new Date(times[hovered] * 1000).toISOString()} />
+          </li>
+        )}
       </ul>
       <div ref={box} className="plot-canvas" role="img" aria-label={`${label}. Last: ${last}`} style={{ height }} />
       <details className="plot-data">

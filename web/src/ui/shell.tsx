@@ -11,6 +11,7 @@ import { useOwnSession, useSession } from './session';
 import { ShortcutsHelp, useShortcuts } from './shortcuts';
 import type { StreamState } from './stream';
 import type { Tone } from './status';
+import { timeZone } from './time';
 import { Switcher, switchTo, useServices } from './switcher';
 import { setTheme, useTheme, type Theme } from './theme';
 import { toast, Toasts } from './toast';
@@ -156,6 +157,7 @@ function Foot() {
         <a href="/docs/">API reference</a>
         {info && <span className="muted">{info.version}</span>}
       </div>
+      <div className="muted small">Times: {timeZone()}</div>
     </div>
   );
 }

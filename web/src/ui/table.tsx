@@ -234,7 +234,7 @@ export function Table<T>(props: TableProps<T>) {
           </Empty>
         ) : (
           <Empty icon="search" title={server.search === undefined ? `None of the loaded ${nouns} matches` : `No ${noun} matches`} action={<button type="button" className="btn" onClick={() => setFilter('')}>Clear the filter</button>}>
-            {pages.hasMore ? (server.search === undefined ? `The filter looks at what is loaded. There are more ${nouns} on the server.` : 'There is more to search.') : undefined}
+            {pages.hasMore ? (server.search === undefined ? `The filter looks at what is loaded. There are more ${nouns} on the server.` : 'A page of a search looks at a limited number of rows: load more to search further.') : undefined}
           </Empty>
         )
       ) : (

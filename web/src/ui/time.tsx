@@ -30,6 +30,9 @@ export function past(time: string, now: number): string {
   return Date.parse(time) > now ? 'now' : ago(time, now);
 }
 
+/** The time zone of all times in the consoles, as in "Europe/Berlin". */
+export const timeZone = () => absolute.resolvedOptions().timeZone;
+
 // One timer updates all times on the page.
 const listeners = new Set<() => void>();
 let now = Date.now();

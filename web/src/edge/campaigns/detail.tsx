@@ -14,7 +14,7 @@ import { Bar, Stages, type Stage } from '../../ui/progress';
 import { words } from '../../ui/status';
 import { Choice, Table, type Column } from '../../ui/table';
 import { DateTime, Time, duration } from '../../ui/time';
-import { Allowed, api, type Campaign, type CampaignDevice } from '../api';
+import { Allowed, api, useMay, type Campaign, type CampaignDevice } from '../api';
 import { devicePath, SiteLink } from '../links';
 import { CampaignState, Outcome } from '../states';
 import { outcomeParts, outcomes } from './outcomes';
@@ -78,7 +78,7 @@ export function CampaignDetail({ id }: { id: string }) {
             />
           </Card>
         </div>
-        {c.status !== 'draft' && <CampaignDevices id={id} />}
+        {c.status !== 'draft' && <CampaignDevices campaign={c} />}
       </div>
     </Page>
   );
@@ -265,7 +265,10 @@ const columns: Column<CampaignDevice>[] = [
   { id: 'message', header: 'Message', cell: (d) => d.message, text: (d) => d.message },
 ];
 
-function CampaignDevices({ id }: { id: string }) {
+function CampaignDevices({ campaign }: { campaign: Campaign }) {
+  const { id, version, url, sha256, size } = campaign;
+  const may = useMay();
+  const queries = useQueryClient();
   const [outcome, setOutcome] = useParam<'' | CampaignDevice['outcome']>('outcome', '');
   const pages = usePages(
     ['campaigns', 'devices', id, outcome],
@@ -282,6 +285,19 @@ function CampaignDevices({ id }: { id: string }) {
         pages={pages}
         rowKey={(d) => d.device_id}
         href={(d) => `${devicePath(d.device_id)}#ota`}
+        bulk={
+          may('RequestOTA')
+            ? [
+                {
+                  label: 'Request the update again',
+                  applies: (d: CampaignDevice) => d.outcome === 'failed',
+                  body: `They are asked once more to update to ${version}. The campaign itself counts them as failed all the same.`,
+                  run: (d: CampaignDevice) => api.POST('/devices/{id}/ota', { params: { path: { id: d.device_id } }, body: { version, url, sha256, ...(size && { size }) } }),
+                  after: () => queries.invalidateQueries({ queryKey: ['devices'] }),
+                },
+              ]
+            : []
+        }
         tools={<Choice label="Outcome" value={outcome} options={[{ value: '', label: 'Any outcome' }, ...outcomes.map((o) => ({ value: o, label: words(o) }))]} onChange={setOutcome} />}
         empty={{ icon: 'device', title: outcome ? `No device is ${words(outcome)}` : 'No devices', text: outcome ? undefined : 'No device matched the targets when the campaign was started.' }}
       />
