@@ -3,6 +3,7 @@
 //	session.go    Manager: opens, recognizes and ends sessions
 //	cookie.go     the cookie that holds a session
 //	ended.go      Ended: the sessions that were signed out, in memory or in a table
+//	body.go       the bodies of requests
 //	http.go       the requests of consoles, under /console/
 //	workspace.go  Workspace: the other services of an installation, for the console's switcher
 //	ring.go       Ring: a workspace within one process, where one sign-in opens every console
@@ -25,7 +26,9 @@
 //   - A request that carries an Authorization header uses only that.
 //   - A signed-out session stays signed out, on every replica that shares the table.
 //   - A session lasts at most Life.
-//   - A ticket opens one session of one service, once.
+//   - A ticket opens one session of one service, once, and that ends no later than the session that
+//     the ticket comes from.
+//   - A request never decides which address the service itself contacts.
 //   - The answer to a sign-in contains no credentials.
 //
 // Cookies are also sent to other programs that listen on other ports of the same host. Whoever runs

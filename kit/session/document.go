@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -66,7 +67,7 @@ func ReadDocument(path string) (*Document, error) {
 			problems.Add(at+".url", "is listed twice")
 		}
 		seen[s.URL] = true
-		out.services = append(out.services, Service{Title: s.Title, URL: s.URL})
+		out.services = append(out.services, Service{Title: s.Title, URL: s.URL, asked: s.URL})
 	}
 	return out, problems.Fault()
 }
@@ -75,9 +76,9 @@ func ReadDocument(path string) (*Document, error) {
 func (d *Document) Services(string) []Service { return append([]Service{}, d.services...) }
 
 // Ticket implements Workspace. There is none.
-func (d *Document) Ticket(Who, string, string) (string, error) { return "", errNoTicket }
+func (d *Document) Ticket(Who, string, string, time.Time) (string, error) { return "", errNoTicket }
 
 // Redeem implements Workspace. There is nothing to redeem.
-func (d *Document) Redeem(string, string) (string, error) {
-	return "", fault.New(fault.Unauthenticated, "this service has no tickets")
+func (d *Document) Redeem(string, string) (string, time.Time, error) {
+	return "", time.Time{}, fault.New(fault.Unauthenticated, "this service has no tickets")
 }

@@ -131,27 +131,18 @@ func (m *Manager) show(w http.ResponseWriter, r *http.Request, identify Identify
 	return answer(w, s)
 }
 
-// signInBody is the body of POST /console/session. One of username, token and ticket is given.
-type signInBody struct {
-	Username *string `json:"username"`
-	Password *string `json:"password"`
-	Token    *string `json:"token"`
-	Ticket   *string `json:"ticket"`
-}
-
 func (m *Manager) signIn(w http.ResponseWriter, r *http.Request, identify Identify) error {
-	var body signInBody
-	if err := decode(r, &body); err != nil {
-		return err
-	}
-	token, how, err := m.exchange(r.Context(), body)
+	given, err := readTexts(r, "username", "password", "token", "ticket")
 	if err != nil {
 		return err
 	}
-	if !auth.Sendable(token) {
+	c, how, err := m.exchange(r.Context(), given)
+	if err != nil {
+		return err
+	}
+	if !auth.Sendable(c.Token) {
 		return fault.InvalidField("token", "must be printable ASCII without spaces")
 	}
-	c := content{Token: token}
 	ctx, _, err := identify(with(r, c))
 	if err != nil {
 		return err
@@ -182,28 +173,33 @@ func (m *Manager) signedIn(ctx context.Context, how string) error {
 	return nil
 }
 
-// exchange returns the token that a person signs in with.
-func (m *Manager) exchange(ctx context.Context, body signInBody) (token, how string, err error) {
-	withPassword := body.Username != nil || body.Password != nil
-	if withPassword && (body.Token != nil || body.Ticket != nil) || body.Token != nil && body.Ticket != nil {
-		return "", "", fault.New(fault.Invalid, "only one of username and password, token, or ticket can be given")
-	}
+// exchange returns the content of the session that a person signs in to: given are username and
+// password, a token, or a ticket.
+func (m *Manager) exchange(ctx context.Context, given map[string]string) (c content, how string, err error) {
+	username, named := given["username"]
+	password, secret := given["password"]
+	token, byToken := given["token"]
+	word, byTicket := given["ticket"]
+	c.Expires = m.cfg.Now().Add(Life)
 	switch {
-	case body.Ticket != nil:
+	case (named || secret) && (byToken || byTicket) || byToken && byTicket:
+		return c, "", fault.New(fault.Invalid, "only one of username and password, token, or ticket can be given")
+	case byTicket:
 		if m.cfg.Workspace == nil {
-			return "", "", fault.New(fault.Unauthenticated, "this service has no tickets")
+			return c, "", fault.New(fault.Unauthenticated, "this service has no tickets")
 		}
-		token, err = m.cfg.Workspace.Redeem(m.cfg.Service, *body.Ticket)
-		return token, "ticket", err
-	case body.Token != nil:
-		return *body.Token, "token", nil
-	case body.Username == nil || body.Password == nil:
-		return "", "", fault.New(fault.Invalid, "username and password, token, or ticket: one of them is required")
+		c.Token, c.Expires, err = m.cfg.Workspace.Redeem(m.cfg.Service, word)
+		return c, "ticket", err
+	case byToken:
+		c.Token = token
+		return c, "token", nil
+	case !named || !secret:
+		return c, "", fault.New(fault.Invalid, "username and password, token, or ticket: one of them is required")
 	case m.cfg.Password == nil:
-		return "", "", fault.InvalidField("password", "this service does not accept passwords; sign in with a token")
+		return c, "", fault.InvalidField("password", "this service does not accept passwords; sign in with a token")
 	}
-	token, err = m.cfg.Password(ctx, *body.Username, *body.Password)
-	return token, "password", err
+	c.Token, err = m.cfg.Password(ctx, username, password)
+	return c, "password", err
 }
 
 func (m *Manager) signOut(w http.ResponseWriter, r *http.Request, identify Identify) error {
@@ -251,7 +247,7 @@ func (m *Manager) callback(w http.ResponseWriter, r *http.Request, identify Iden
 }
 
 func (m *Manager) openFor(w http.ResponseWriter, r *http.Request, id auth.Identity, identify Identify) error {
-	c := content{Identity: &id}
+	c := content{Identity: &id, Expires: m.cfg.Now().Add(Life)}
 	ctx, _, err := identify(with(r, c))
 	if err != nil {
 		return err
@@ -282,10 +278,8 @@ func (m *Manager) services(w http.ResponseWriter, r *http.Request, identify Iden
 }
 
 func (m *Manager) ticket(w http.ResponseWriter, r *http.Request, identify Identify) error {
-	var body struct {
-		Service string `json:"service"`
-	}
-	if err := decode(r, &body); err != nil {
+	given, err := readTexts(r, "service")
+	if err != nil {
 		return err
 	}
 	attached, over := m.Attach(r)
@@ -299,7 +293,12 @@ func (m *Manager) ticket(w http.ResponseWriter, r *http.Request, identify Identi
 	if m.cfg.Workspace == nil {
 		return errNoTicket
 	}
-	to, err := m.cfg.Workspace.Ticket(who, hostname(r), body.Service)
+	// What a ticket opens ends with the session that it comes from.
+	until := m.cfg.Now().Add(Life)
+	if c, found := m.read(r); found && attached != r {
+		until = c.Expires
+	}
+	to, err := m.cfg.Workspace.Ticket(who, hostname(r), given["service"], until)
 	if err != nil {
 		return err
 	}
@@ -310,12 +309,6 @@ func (m *Manager) ticket(w http.ResponseWriter, r *http.Request, identify Identi
 func hostname(r *http.Request) string {
 	u := url.URL{Host: r.Host}
 	return u.Hostname()
-}
-
-func decode(r *http.Request, into any) error {
-	d := json.NewDecoder(r.Body)
-	d.DisallowUnknownFields()
-	return httpserve.BodyError(d.Decode(into))
 }
 
 func answer(w http.ResponseWriter, value any) error {

@@ -36,11 +36,17 @@ func (m *Member) at(host string) string {
 	return u.String()
 }
 
+// pass is what a ticket stands for.
+type pass struct {
+	role  string
+	until time.Time
+}
+
 // Ring is the Workspace of services that run in one process, as in dev mode. Whoever may do
 // everything in one of them may do so in the others, and likewise for seeing everything. It is safe
 // for concurrent use.
 type Ring struct {
-	tickets *ticket.Tickets[string] // of a role
+	tickets *ticket.Tickets[pass]
 
 	mu      sync.Mutex
 	members []Member
@@ -48,7 +54,7 @@ type Ring struct {
 
 // NewRing returns an empty Ring.
 func NewRing(now func() time.Time) *Ring {
-	return &Ring{tickets: ticket.New("mst_", func(role string) string { return role }, now)}
+	return &Ring{tickets: ticket.New("mst_", func(p pass) string { return p.role }, now)}
 }
 
 // Join adds a service.
@@ -64,14 +70,14 @@ func (g *Ring) Services(host string) []Service {
 	defer g.mu.Unlock()
 	out := make([]Service, len(g.members))
 	for i, m := range g.members {
-		out[i] = Service{Name: m.Name, Title: m.Title, URL: m.at(host)}
+		out[i] = Service{Name: m.Name, Title: m.Title, URL: m.at(host), asked: m.URL}
 	}
 	slices.SortFunc(out, func(a, b Service) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
 // Ticket implements Workspace.
-func (g *Ring) Ticket(who Who, host, service string) (string, error) {
+func (g *Ring) Ticket(who Who, host, service string, until time.Time) (string, error) {
 	m, found := g.member(service)
 	if !found {
 		return "", fault.New(fault.NotFound, "there is no service %.64q here", service)
@@ -79,7 +85,7 @@ func (g *Ring) Ticket(who Who, host, service string) (string, error) {
 	if m.Tokens[who.Role] == "" {
 		return "", errNoTicket
 	}
-	word, _, err := g.tickets.Issue(who.Role, service, "session")
+	word, _, err := g.tickets.Issue(pass{who.Role, until}, service, "session")
 	if err != nil {
 		return "", err
 	}
@@ -88,13 +94,13 @@ func (g *Ring) Ticket(who Who, host, service string) (string, error) {
 }
 
 // Redeem implements Workspace.
-func (g *Ring) Redeem(service, word string) (token string, err error) {
-	role, err := g.tickets.Redeem(word, service, "session")
+func (g *Ring) Redeem(service, word string) (token string, until time.Time, err error) {
+	p, err := g.tickets.Redeem(word, service, "session")
 	if err != nil {
-		return "", err
+		return "", time.Time{}, err
 	}
 	m, _ := g.member(service)
-	return m.Tokens[role], nil
+	return m.Tokens[p.role], p.until, nil
 }
 
 func (g *Ring) member(name string) (Member, bool) {

@@ -148,9 +148,9 @@ func with(r *http.Request, c content) *http.Request {
 	return out
 }
 
-// open opens a session: it sets its cookie.
+// open opens a session, which ends when c.Expires says: it sets its cookie.
 func (m *Manager) open(w http.ResponseWriter, r *http.Request, c content) error {
-	c.ID, c.Expires = auth.NewToken(""), m.cfg.Now().Add(Life).UTC().Truncate(time.Second)
+	c.ID, c.Expires = auth.NewToken(""), c.Expires.UTC().Truncate(time.Second)
 	raw, err := json.Marshal(c)
 	if err != nil {
 		return err

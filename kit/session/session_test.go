@@ -129,6 +129,9 @@ func (b *browser) send(method, path, body string, change ...func(*http.Request))
 	b.t.Helper()
 	r := httptest.NewRequestWithContext(b.t.Context(), method, "http://"+b.host+path, strings.NewReader(body))
 	r.Header.Set(session.Header, "toys")
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
 	r.Header.Set("Sec-Fetch-Site", "same-origin")
 	for name, value := range b.cookies {
 		r.AddCookie(&http.Cookie{Name: name, Value: value})
@@ -333,9 +336,19 @@ func TestABadSignInChangesNothingAndSaysWhy(t *testing.T) {
 	s.revoked["gone"] = true
 	b := s.browser(t)
 	for body, part := range map[string]string{
-		``:                                      "empty",
+		``:                                      "application/json",
+		` `:                                     "empty",
+		`{"Token":"ann"}`:                       "Token",
+		`{"token":"eve","token":"ann"}`:         "twice",
+		`{"token":"ann"} {}`:                    "more",
+		`{"token":"ann"`:                        "ends before",
+		`["ann"]`:                               "object",
+		`{"token":["ann"]}`:                     "token",
+		`{"token":null}`:                        "token",
+		`{"token":"a\u0000b"}`:                  "NUL",
+		"{\"token\":\"a\xff\"}":                 "UTF-8",
 		`{}`:                                    "one of them is required",
-		`null`:                                  "one of them is required",
+		`null`:                                  "object",
 		`{"username":"ann"}`:                    "one of them is required",
 		`{"token":"ann","password":"x"}`:        "only one",
 		`{"token":"ann","ticket":"x"}`:          "only one",
@@ -456,6 +469,34 @@ func TestInARingOneSignInOpensEveryConsole(t *testing.T) {
 	want(t, games.browser(t).signIn(`{"ticket":"`+word+`"}`), 401, "ticket")
 	if got := strings.Join(games.events, ", "); got != "admin-of-games in by ticket" {
 		t.Error(got)
+	}
+
+	// Nobody stays signed in for longer by going from one service to the next.
+	for _, s := range []*service{toys, games} {
+		s.clock.pass(session.Life - time.Minute)
+	}
+	_, word = ticket(admin, "games")
+	want(t, at.signIn(`{"ticket":"`+word+`"}`), 204, "")
+	want(t, at.send("GET", "/console/session", ""), 200, `"expires_at":"2030-01-02T15:04:05Z"`)
+	games.clock.pass(time.Minute)
+	want(t, at.send("GET", "/whoami", ""), 401, "the session is over")
+}
+
+func TestARequestDoesNotDecideWhichServiceIsChecked(t *testing.T) {
+	t.Parallel()
+	asked := make(chan string, 10)
+	at := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.Host }))
+	t.Cleanup(at.Close)
+	var now clock
+	ring := session.NewRing(now.now)
+	ring.Join(session.Member{Name: "games", Title: "Games", URL: at.URL})
+	b := newService(t, func(c *session.Config) { c.Workspace = ring }).browser(t)
+	want(t, b.signIn(`{"token":"ann"}`), 204, "")
+	// The link is for the browser, which knows the machine by this name.
+	want(t, b.send("GET", "/console/services", "", func(r *http.Request) { r.Host = "elsewhere.invalid:8080" }), 200,
+		`"url":"http://elsewhere.invalid:`)
+	if host := <-asked; "http://"+host != at.URL {
+		t.Errorf("%s was asked", host)
 	}
 }
 

@@ -26,6 +26,9 @@ type Service struct {
 	State string `json:"state"`
 	// Current marks the service that answers.
 	Current bool `json:"current"`
+
+	// asked is the address at which the state is checked. It never depends on a request.
+	asked string
 }
 
 // Workspace knows the services of an installation.
@@ -33,12 +36,13 @@ type Workspace interface {
 	// Services returns all services, including the one that asks, in the order to show them. host is
 	// the name by which the browser knows the one that asks.
 	Services(host string) []Service
-	// Ticket returns the address of a service's console, with a ticket that signs a person in. It
-	// fails with NotFound if there is none for this person, who then signs in there.
-	Ticket(who Who, host, service string) (url string, err error)
-	// Redeem returns the token that a ticket for the service stands for. An invalid ticket is a
-	// fault of kind Unauthenticated.
-	Redeem(service, ticket string) (token string, err error)
+	// Ticket returns the address of a service's console, with a ticket that signs a person in, until
+	// the session that it comes from ends. It fails with NotFound if there is none for this person,
+	// who then signs in there.
+	Ticket(who Who, host, service string, until time.Time) (url string, err error)
+	// Redeem returns the token that a ticket for the service stands for, and until when it may be
+	// used. An invalid ticket is a fault of kind Unauthenticated.
+	Redeem(service, ticket string) (token string, until time.Time, err error)
 }
 
 // OpenWorkspace returns given or, if it is nil, the Document at path, or nil if path is empty, too.
@@ -99,7 +103,7 @@ func (s *states) of(ctx context.Context, list []Service, current func(Service) b
 		}
 		list[i].State = "down"
 		wait.Go(func() {
-			_ = routine.Run(s.log, "check of a service", func() { list[i].State = s.state(ctx, list[i].URL) }) // it is down then
+			_ = routine.Run(s.log, "check of a service", func() { list[i].State = s.state(ctx, list[i].asked) }) // it is down then
 		})
 	}
 	wait.Wait()
