@@ -2,8 +2,11 @@ package list
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
@@ -42,9 +45,19 @@ func Examined[T, A any](
 	fetch func(after string, limit int) (rows []T, examined string, err error),
 	key func(T) string, translate func(T) A,
 ) (items []A, next *string, err error) {
+	here, ok := ctx.Value(hereKey{}).(*url.URL)
+	if !ok {
+		return nil, nil, fault.New(fault.Internal, "list: the context does not know the URL")
+	}
 	p, err := ParsePage(limit, cursor, usual, MaxRows)
 	if err != nil {
 		return nil, nil, err
+	}
+	mark := markOf(here)
+	if p.After != "" {
+		if p.After, ok = strings.CutPrefix(p.After, mark); !ok || p.After == "" {
+			return nil, nil, badCursor()
+		}
 	}
 	rows, last, err := fetch(p.After, p.Limit+1)
 	if err != nil {
@@ -55,13 +68,19 @@ func Examined[T, A any](
 		last = key(rows[p.Limit-1])
 	}
 	if last != "" {
-		here, ok := ctx.Value(hereKey{}).(*url.URL)
-		if !ok {
-			return nil, nil, fault.New(fault.Internal, "list: the context does not know the URL")
-		}
-		next = new(NextLink(here, EncodeCursor(last)))
+		next = new(NextLink(here, EncodeCursor(mark+last)))
 	}
 	return Each(rows, translate), next, nil
+}
+
+// markLength is the length of a mark, in characters.
+const markLength = 6
+
+// markOf returns the mark of a list, with which its cursors begin, so that those of other lists are
+// refused. It follows from the path, which is different for each list.
+func markOf(here *url.URL) string {
+	sum := sha256.Sum256([]byte(here.Path))
+	return base64.RawURLEncoding.EncodeToString(sum[:])[:markLength]
 }
 
 // Down is Rows for a list in descending order of a number, newest first. before is the number below

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
@@ -71,21 +72,34 @@ func TestPagesOfAListHoldEveryRowOnce(t *testing.T) {
 
 func TestACursorOfAnotherListIsRefused(t *testing.T) {
 	t.Parallel()
+	here := list.WithURL(t.Context(), &url.URL{Path: "/v1/numbers"})
+	one := 1
+	number := func(n int64) int64 { return n }
+	_, next, err := list.Down(list.WithURL(t.Context(), &url.URL{Path: "/v1/others"}), &one, nil, 10,
+		func(int64, int) ([]int64, error) { return []int64{3, 2}, nil }, number, number)
+	if err != nil || next == nil {
+		t.Fatalf("%v, %v", next, err)
+	}
+	other, _, _ := strings.Cut(strings.TrimPrefix(*next, "</v1/others?cursor="), ">")
+	cursors := []string{other}
 	for _, key := range []string{"a", "0", "-1", "99999999999999999999"} {
-		cursor := list.EncodeCursor(key)
-		_, _, err := list.Down(t.Context(), nil, &cursor, 10, func(int64, int) ([]int64, error) {
-			t.Errorf("%s: rows are read", key)
+		cursors = append(cursors, list.EncodeCursor(key))
+	}
+	for _, cursor := range cursors {
+		_, _, err := list.Down(here, nil, &cursor, 10, func(int64, int) ([]int64, error) {
+			t.Errorf("%s: rows are read", cursor)
 			return nil, nil
-		}, func(n int64) int64 { return n }, func(n int64) int64 { return n })
+		}, number, number)
 		if f := fault.From(err); f == nil || f.Field != "cursor" {
-			t.Errorf("%s: %v", key, err)
+			t.Errorf("%s: %v", cursor, err)
 		}
 	}
 }
 
 func TestAnEmptyListIsNotNull(t *testing.T) {
 	t.Parallel()
-	items, next, err := list.Rows(t.Context(), nil, nil, 10, func(string, int) ([]int, error) { return nil, nil },
+	here := list.WithURL(t.Context(), &url.URL{Path: "/v1/nothing"})
+	items, next, err := list.Rows(here, nil, nil, 10, func(string, int) ([]int, error) { return nil, nil },
 		func(int) string { return "" }, func(n int) int { return n })
 	if items == nil || len(items) != 0 || next != nil || err != nil {
 		t.Errorf("%v %v %v", items, next, err)

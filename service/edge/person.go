@@ -2,12 +2,16 @@ package edge
 
 import (
 	"context"
+	"unicode/utf8"
 
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/kit/shell"
 )
+
+// maxUsername is the length of the longest username that a login accepts (LoginRequest), in characters.
+const maxUsername = 256
 
 // openSessions prepares the sessions of the console. workspace, if not nil, replaces the document
 // in the settings.
@@ -20,6 +24,9 @@ func (s *Service) openSessions(sealer *auth.Sealer, workspace session.Workspace)
 		Service: "edge", Title: "Edge control plane", Sealer: sealer, Ended: session.InDatabase(s.db, s.now), Now: s.now, Log: s.log,
 		TokenHint: "An admin or viewer token, global or of an org.",
 		Password: func(ctx context.Context, username, password string) (string, error) {
+			if utf8.RuneCountInString(username) > maxUsername {
+				return "", fault.InvalidField("username", "must have at most %d characters", maxUsername)
+			}
 			opened, err := s.Login(ctx, username, password)
 			return opened.Token, err
 		},
