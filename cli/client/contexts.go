@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/kit/durable"
@@ -95,23 +96,50 @@ func (env Environment) Contexts() (Contexts, error) {
 	return read, nil
 }
 
-// SaveContexts stores the contexts.
-func (env Environment) SaveContexts(c Contexts) error {
+// ChangeContexts reads the contexts, has them changed, and stores them, unless change fails. Of several
+// processes, one after the other does so.
+func (env Environment) ChangeContexts(change func(*Contexts) error) error {
 	path, err := env.contextsFile()
 	if err != nil {
 		return err
 	}
-	raw, err := json.MarshalIndent(c, "", "  ")
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("contexts: %w", err)
+	}
+	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("contexts: %w", err)
+	}
+	defer func() { _ = lock.Close() }() // and with it the lock is released
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return fmt.Errorf("contexts: lock: %w", err)
+	}
+	all, err := env.Contexts()
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return fmt.Errorf("contexts: %w", err)
+	if err := change(&all); err != nil {
+		return err
 	}
-	if err := durable.Replace(path, append(raw, '\n'), 0o600); err != nil {
+	raw, err := json.MarshalIndent(all, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(removeHalf(dir), durable.Replace(path, append(raw, '\n'), 0o600)); err != nil {
 		return fmt.Errorf("contexts: %w", err)
 	}
 	return nil
+}
+
+// removeHalf removes what a process left that was killed while it stored contexts: it may hold tokens.
+// The lock must be held.
+func removeHalf(dir string) error {
+	left, err := filepath.Glob(filepath.Join(dir, durable.TempPrefix+"*"))
+	for _, path := range left {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return err
 }
 
 // Place returns how the current context reaches a service, or the zero Place.

@@ -16,12 +16,15 @@ import (
 // failure explains why a request got no response.
 func (s *Service) failure(err error) error {
 	var coded *exit.Error
-	if errors.As(err, &coded) {
+	var u *url.Error
+	switch inRequest := errors.As(err, &u); {
+	case inRequest && errors.As(u.Err, &coded):
+		return coded // it names the server
+	case errors.As(err, &coded):
 		return err
 	}
 	server := ""
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u != nil {
 		if parsed, parseErr := url.Parse(u.URL); parseErr == nil {
 			server = " from " + parsed.Scheme + "://" + parsed.Host
 		}

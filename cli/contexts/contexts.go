@@ -6,6 +6,7 @@
 package contexts
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/url"
@@ -63,14 +64,7 @@ Services: ` + strings.Join(c.units, ", ") + `.`,
 			if err := client.CheckContextName(args[0]); err != nil {
 				return err
 			}
-			all, err := c.env.Contexts()
-			if err != nil {
-				return err
-			}
-			added := maps.Clone(all.All[args[0]])
-			if added == nil {
-				added = client.Context{}
-			}
+			added := client.Context{}
 			for _, pair := range args[1:] {
 				unit, server, err := c.pair("SERVICE=URL", pair)
 				if err != nil {
@@ -81,14 +75,20 @@ Services: ` + strings.Join(c.units, ", ") + `.`,
 				}
 				added[unit] = client.Place{Server: strings.TrimRight(server, "/")}
 			}
-			if err := c.complete(added, tokens, authorities); err != nil {
-				return err
-			}
-			all.All[args[0]] = added
-			if all.Current == "" {
-				all.Current = args[0]
-			}
-			if err := c.env.SaveContexts(all); err != nil {
+			err := c.env.ChangeContexts(func(all *client.Contexts) error {
+				both := maps.Clone(all.All[args[0]])
+				if both == nil {
+					both = client.Context{}
+				}
+				maps.Copy(both, added)
+				if err := c.complete(both, tokens, authorities); err != nil {
+					return err
+				}
+				all.All[args[0]] = both
+				all.Current = cmp.Or(all.Current, args[0])
+				return nil
+			})
+			if err != nil {
 				return err
 			}
 			return say(cmd, "Added %s.", args[0])
@@ -181,18 +181,17 @@ func (c commands) names(_ *cobra.Command, args []string, _ string) ([]cobra.Comp
 
 // change changes the contexts, of which name must be one.
 func (c commands) change(name string, change func(*client.Contexts), done func() error) error {
-	all, err := c.env.Contexts()
-	if err != nil {
-		return err
-	}
-	if _, known := all.All[name]; !known {
-		return &exit.Error{
-			Code: exit.NotFound, Err: fmt.Errorf("there is no context %s", output.Escape(name)),
-			Hint: "'mainstay context list' shows what there is",
+	err := c.env.ChangeContexts(func(all *client.Contexts) error {
+		if _, known := all.All[name]; !known {
+			return &exit.Error{
+				Code: exit.NotFound, Err: fmt.Errorf("there is no context %s", output.Escape(name)),
+				Hint: "'mainstay context list' shows what there is",
+			}
 		}
-	}
-	change(&all)
-	if err := c.env.SaveContexts(all); err != nil {
+		change(all)
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	return done()

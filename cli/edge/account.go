@@ -8,6 +8,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/cli/client"
+	"github.com/mainstay-infra/mainstay/cli/output"
 	"github.com/mainstay-infra/mainstay/kit/rest"
 )
 
@@ -21,6 +22,9 @@ var Account = client.Account{
 		}
 		r, err := c.GetMe(ctx)
 		me, err := decode[edgeapi.Caller](send(ctx, r, err))
+		if err == nil && me.Subject == "" {
+			err = output.BadAnswer(errors.New("it does not say whose token it is"))
+		}
 		return me.Subject, err
 	},
 	Session: func(ctx context.Context, p client.Place, username, password string) (string, time.Time, error) {

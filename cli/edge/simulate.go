@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/cli/client"
 	"github.com/mainstay-infra/mainstay/cli/edge/simulator"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
@@ -92,7 +93,7 @@ func fleetClient(c *call, workers int) (*edgeapi.Client, error) {
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = workers, workers
 	return edgeapi.NewClient(
 		c.Reach.Server.String()+edgeapi.BasePath,
-		rest.WithHTTPClient(&http.Client{Transport: transport, Timeout: c.Timeout()}),
+		rest.WithHTTPClient(client.HTTP(transport, c.Timeout())),
 		rest.WithEditor(func(_ context.Context, r *http.Request) error {
 			r.Header.Set("User-Agent", "mainstay-simulator/"+telemetry.BuildInfo().Version)
 			return nil

@@ -2,9 +2,11 @@ package lb
 
 import (
 	"context"
+	"errors"
 
 	"github.com/mainstay-infra/mainstay/api/lb"
 	"github.com/mainstay-infra/mainstay/cli/client"
+	"github.com/mainstay-infra/mainstay/cli/output"
 )
 
 // Account is how a person logs in to a load balancer: with one of its keys, which have no names.
@@ -16,7 +18,10 @@ var Account = client.Account{
 			return "", err
 		}
 		r, err := c.GetNode(ctx)
-		_, err = decode[lbapi.Node](send(ctx, r, err))
+		node, err := decode[lbapi.Node](send(ctx, r, err))
+		if err == nil && node.Interface == "" {
+			err = output.BadAnswer(errors.New("it does not describe a node"))
+		}
 		return "", err
 	},
 }

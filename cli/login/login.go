@@ -10,7 +10,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -233,22 +232,16 @@ func (a *attempt) secret(ctx context.Context, what, flag, path string) (secret s
 	return secret, nil
 }
 
-// store reads the contexts again, since a person may have taken long to answer.
+// store adds the place to what the contexts are now, since a person may have taken long to answer.
 func (a *attempt) store(name, service string, p client.Place) error {
-	all, err := a.env.Contexts()
-	if err != nil {
-		return err
-	}
-	changed := maps.Clone(all.All[name])
-	if changed == nil {
-		changed = client.Context{}
-	}
-	changed[service] = p
-	all.All[name] = changed
-	if all.Current == "" {
-		all.Current = name
-	}
-	return a.env.SaveContexts(all)
+	return a.env.ChangeContexts(func(all *client.Contexts) error {
+		if all.All[name] == nil {
+			all.All[name] = client.Context{}
+		}
+		all.All[name][service] = p
+		all.Current = cmp.Or(all.Current, name)
+		return nil
+	})
 }
 
 func (a *attempt) report(
@@ -313,7 +306,7 @@ func forget(cmd *cobra.Command, env client.Environment, name string, accounts []
 		return err
 	}
 	name = cmp.Or(name, all.Current)
-	places := maps.Clone(all.All[name])
+	places := all.All[name]
 	var ended []client.Account
 	for _, a := range accounts {
 		if places[a.Service.Unit].Token != "" {
@@ -334,11 +327,18 @@ func forget(cmd *cobra.Command, env client.Environment, name string, accounts []
 				)
 			}
 		}
-		place.Token = ""
-		places[a.Service.Unit] = place
 	}
-	all.All[name] = places
-	if err := env.SaveContexts(all); err != nil {
+	err = env.ChangeContexts(func(now *client.Contexts) error {
+		for _, a := range ended {
+			// Somebody may have logged in again meanwhile.
+			if place := now.All[name][a.Service.Unit]; place.Token == places[a.Service.Unit].Token {
+				place.Token = ""
+				now.All[name][a.Service.Unit] = place
+			}
+		}
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	names := services(ended)

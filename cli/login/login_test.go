@@ -3,6 +3,7 @@ package login_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -228,5 +229,79 @@ func TestALoginTellsThatTheDevelopersFileComesFirst(t *testing.T) {
 		strings.NewReader("fixed"), "login", "edge", "--server", e.url, "--token-file", "-",
 	); code != 0 || !strings.Contains(errs, "commands still talk to http://127.0.0.1:8080") {
 		t.Errorf("%d %s", code, errs)
+	}
+}
+
+func TestARedirectGetsNoCredentials(t *testing.T) {
+	t.Parallel()
+	got := make(chan string, 10)
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- r.Method + " " + r.Header.Get("Authorization") + " " + string(body)
+	}))
+	t.Cleanup(other.Close)
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		lying := httptest.NewServer(http.RedirectHandler(other.URL+"/api/v1/auth/me", status))
+		t.Cleanup(lying.Close)
+		for _, args := range []string{"login edge -u eve --password-file -", "login edge --token-file -", "login lb --token-file -", "edge site list --token secret"} {
+			d := newDesk(t)
+			code, _, errs := d.run(strings.NewReader("secret"), append(strings.Fields(args), "--server", lying.URL)...)
+			if code != 1 || !strings.Contains(errs, "redirects to "+other.URL) || strings.Contains(errs, "secret") {
+				t.Errorf("%s, %d: %d %s", args, status, code, errs)
+			}
+			if c := d.contexts(); len(c.All) > 0 {
+				t.Errorf("%s: stored %+v", args, c)
+			}
+		}
+	}
+	select {
+	case request := <-got:
+		if strings.Contains(request, "secret") {
+			t.Errorf("the other server got %s", request)
+		}
+	default:
+	}
+}
+
+func TestAnEmptyAnswerAcceptsNoCredential(t *testing.T) {
+	t.Parallel()
+	anything := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, "{}")
+	}))
+	t.Cleanup(anything.Close)
+	for _, service := range []string{"edge", "hypervisor", "lb"} {
+		d := newDesk(t)
+		code, _, errs := d.run(strings.NewReader("t"), "login", service, "--token-file", "-", "--server", anything.URL)
+		if code != 1 || !strings.Contains(errs, "not as the API's contract says") || len(d.contexts().All) > 0 {
+			t.Errorf("%s: %d %s %+v", service, code, errs, d.contexts())
+		}
+	}
+}
+
+func TestManyLoginsAtOnceAreAllStored(t *testing.T) {
+	t.Parallel()
+	e, d := newEdge(t), newDesk(t)
+	// A process that was killed left this.
+	left := filepath.Join(d.config, ".tmp-123")
+	if err := os.WriteFile(left, []byte("a token"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			if code, _, errs := d.run(
+				strings.NewReader("fixed"), "login", "edge", "--token-file", "-", "--server", e.url, "--context", fmt.Sprintf("c%d", i),
+			); code != 0 {
+				t.Error(errs)
+			}
+		})
+	}
+	all.Wait()
+	if c := d.contexts(); len(c.All) != 20 {
+		t.Errorf("%d of 20 are stored", len(c.All))
+	}
+	if _, err := os.Stat(left); !os.IsNotExist(err) {
+		t.Errorf("%s is still there: %v", left, err)
 	}
 }

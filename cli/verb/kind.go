@@ -355,5 +355,6 @@ func (s *Session[A]) candidates(cmd *cobra.Command, k *Kind[A], typed string) []
 
 // simple reports whether a shell takes a name as one word, without quotes.
 func simple(name string) bool {
-	return name != "" && output.Escape(name) == name && !strings.ContainsAny(name, " \"'`\\$&|;<>()*?[]#~!{}")
+	// A name that begins with a dash would be taken for a flag.
+	return name != "" && name[0] != '-' && output.Escape(name) == name && !strings.ContainsAny(name, " \"'`\\$&|;<>()*?[]#~!{}")
 }

@@ -230,7 +230,7 @@ func (s *Session[A]) Client(a *Access, timeout time.Duration) (A, error) {
 
 func (a *Access) options(timeout time.Duration) []rest.Option {
 	return []rest.Option{
-		rest.WithHTTPClient(&http.Client{Transport: a.Transport, Timeout: timeout}),
+		rest.WithHTTPClient(client.HTTP(a.Transport, timeout)),
 		rest.WithEditor(func(_ context.Context, r *http.Request) error {
 			a.SetHeaders(r.Header)
 			return nil

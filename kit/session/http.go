@@ -28,7 +28,8 @@ const maxBody = 16 << 10
 // not for consoles.
 type Identify func(*http.Request) (context.Context, Who, error)
 
-// Routes registers the requests of consoles. limited wraps those that check passwords.
+// Routes registers the requests of consoles. limited wraps the handling of those that check a
+// password.
 //
 //	GET    /console/session   who is signed in, and what the service accepts
 //	POST   /console/session   sign in with username and password, a token, or a ticket
@@ -39,6 +40,7 @@ func (m *Manager) Routes(
 	handle func(pattern string, h http.Handler), identify Identify, fail httpserve.ErrorRenderer,
 	limited func(http.Handler) http.Handler,
 ) {
+	m.limited = limited
 	route := func(serve func(http.ResponseWriter, *http.Request, Identify) error) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Cache-Control", "no-store")
@@ -49,7 +51,7 @@ func (m *Manager) Routes(
 		})
 	}
 	handle("GET /console/session", route(m.show))
-	handle("POST /console/session", limited(route(m.own(m.signIn))))
+	handle("POST /console/session", route(m.own(m.signIn)))
 	handle("DELETE /console/session", route(m.own(m.signOut)))
 	handle("GET /console/services", route(m.services))
 	handle("POST /console/tickets", route(m.own(m.ticket)))
@@ -136,6 +138,20 @@ func (m *Manager) signIn(w http.ResponseWriter, r *http.Request, identify Identi
 	if err != nil {
 		return err
 	}
+	if _, byPassword := given["password"]; !byPassword {
+		return m.signInWith(w, r, identify, given)
+	}
+	// Only passwords take long to check. Whoever tries many of them does not keep the owners of tokens
+	// out.
+	m.limited(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err = m.signInWith(w, r, identify, given)
+	})).ServeHTTP(w, r)
+	return err
+}
+
+func (m *Manager) signInWith(
+	w http.ResponseWriter, r *http.Request, identify Identify, given map[string]string,
+) error {
 	c, how, err := m.exchange(r.Context(), given)
 	if err != nil {
 		return err

@@ -69,6 +69,7 @@ type Config struct {
 type Manager struct {
 	cfg     Config
 	foreign http.CrossOriginProtection
+	limited func(http.Handler) http.Handler // for passwords; set by Routes
 	states  *states
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/coder/websocket"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/cli/client"
 )
 
 // largestMessage is the largest message accepted on a socket, in bytes. The first message of a
@@ -43,9 +44,7 @@ func dial(ctx context.Context, c *Call, path string) (*websocket.Conn, *http.Res
 		ctx,
 		c.Reach.Server.JoinPath(hypervisorapi.BasePath, path).String(),
 		&websocket.DialOptions{
-			HTTPClient: &http.Client{
-				Transport: transport,
-			},
+			HTTPClient:      client.HTTP(transport, 0),
 			HTTPHeader:      header,
 			CompressionMode: websocket.CompressionDisabled,
 		},
