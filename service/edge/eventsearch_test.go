@@ -226,12 +226,13 @@ func TestHostileSearchesAreRefusedOrFindNothing(t *testing.T) {
 			"topic=" + strings.Repeat("x", 257):   "topic",
 			"cursor=" + strings.Repeat("x", 5000): "cursor",
 			"cursor=WyJkZXZpY2VzIiwiaWQiLCJhIiwiYSJd": "cursor",
+			"cursor=MQ": "cursor",
 		} {
 			c.call("GET", "/events?"+query, viewerToken, nil).Refused(400, "invalid", field)
 		}
 		for _, query := range []string{
 			"topic=" + strings.Repeat("*a", 120) + "*b", "q=" + url.QueryEscape("' OR 1=1 --"), "q=%25", "q=_",
-			"q=" + url.QueryEscape(`\`), "topic=%F0%9D%92%B3", "cursor=MQ&topic=" + strings.Repeat("a", 256),
+			"q=" + url.QueryEscape(`\`), "topic=%F0%9D%92%B3",
 		} {
 			if got := c.found("/events?"+query, viewerToken); len(got) != 0 {
 				c.Errorf("%s: %v", query, got)
