@@ -68,7 +68,8 @@ func (env Environment) Contexts() (Contexts, error) {
 		return none, err
 	}
 	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		// The folder of somebody else, as after `sudo -u nobody`, has no contexts for this person.
 		return none, nil
 	}
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
@@ -140,6 +142,9 @@ func (o *OIDC) identify(ctx context.Context, p *oidc.Provider, token *oauth2.Tok
 	if !equalSecrets(idToken.Nonce, nonce) {
 		return Identity{}, rejected(errors.New("the nonce does not match"))
 	}
+	if !validSubject(idToken.Subject) {
+		return Identity{}, rejected(errors.New("the subject is not 1 to 255 ASCII characters"))
+	}
 	claims, err := readClaims(idToken, o.cfg.GroupsClaim)
 	if err != nil {
 		return Identity{}, rejected(err)
@@ -176,6 +181,22 @@ func (o *OIDC) identify(ctx context.Context, p *oidc.Provider, token *oauth2.Tok
 		return id, fault.New(fault.Denied, "%s", refusal).WithCode("no_matching_group")
 	}
 	return id, nil
+}
+
+// validSubject reports whether a subject is as OpenID Connect Core section 2 has it: at most 255 ASCII
+// characters. It goes into the audit log and to terminals, so none of them is a control character.
+func validSubject(subject string) bool {
+	return subject != "" && len(subject) <= 255 &&
+		!strings.ContainsFunc(subject, func(r rune) bool { return r < ' ' || r > '~' })
+}
+
+// shown returns text for display, or "" if it is too long or has control characters.
+func shown(text string) string {
+	const most = 254 // the longest email address, RFC 5321
+	if len(text) > most || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
+		return ""
+	}
+	return text
 }
 
 func rejected(cause error) error {
@@ -253,7 +274,7 @@ func readClaims(source interface{ Claims(any) error }, groupsClaim string) (user
 	}
 	text := func(name string) (s string) {
 		_ = json.Unmarshal(all[name], &s) // absent or of another type: not for display
-		return s
+		return shown(s)
 	}
 	c := userClaims{name: text("name")}
 	// An unverified address may be another person's, so it must not identify a user.

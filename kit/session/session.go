@@ -119,7 +119,33 @@ func (m *Manager) Attach(r *http.Request) (*http.Request, error) {
 	if err := m.check(r.Context(), c); err != nil {
 		return r, err
 	}
-	return with(r, c), nil
+	r = with(r, c)
+	return r.WithContext(m.watch(r.Context(), c)), nil
+}
+
+// watchEvery is how often the session of a long request is checked.
+const watchEvery = time.Second
+
+// watch returns a context that ends when the session does, so that streams end with it, also if
+// another replica has ended it. ctx must be that of a request, which ends.
+func (m *Manager) watch(ctx context.Context, c content) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	var timer *time.Timer
+	ready := make(chan struct{}) // closed when timer is set
+	timer = time.AfterFunc(watchEvery, func() {
+		<-ready
+		if err := m.check(ctx, c); err == errOver {
+			cancel()
+		} else if ctx.Err() == nil {
+			timer.Reset(watchEvery)
+		}
+	})
+	close(ready)
+	context.AfterFunc(ctx, func() {
+		timer.Stop()
+		cancel()
+	})
+	return ctx
 }
 
 // check returns an error if a session is over.

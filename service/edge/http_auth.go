@@ -3,8 +3,11 @@ package edge
 import (
 	"context"
 	"net/http"
+	"net/url"
+	"strings"
 
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/list"
 )
 
@@ -56,7 +59,11 @@ func (a api) oidcCallback(w http.ResponseWriter, r *http.Request, _ Caller) erro
 	id, refusal := a.s.oidc.Callback(w, r)
 	location, err := a.s.SignOn(r.Context(), id, refusal)
 	if err != nil {
-		return err
+		if !strings.Contains(r.Header.Get("Accept"), "text/html") {
+			return err
+		}
+		// A person sees the reason on the sign-in page.
+		location = a.s.oidc.ConsoleURL() + "#refused=" + url.QueryEscape(fault.From(err).Message)
 	}
 	w.Header().Set("Location", location)
 	w.WriteHeader(http.StatusFound)
