@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/auth"
@@ -92,6 +94,10 @@ func newService(t *testing.T, change func(*session.Config)) *service {
 			return
 		}
 		_, _ = io.WriteString(w, who.Name+attached.Header.Get("Cookie"))
+	})
+	mux.HandleFunc("/wait", func(_ http.ResponseWriter, r *http.Request) {
+		attached, _ := m.Attach(r)
+		<-attached.Context().Done()
 	})
 	s.handler = mux
 	return s
@@ -316,6 +322,34 @@ func TestASessionEndsWithItsTimeAndWithItsCredentials(t *testing.T) {
 	s.clock.pass(time.Second)
 	want(t, b.send("GET", "/whoami", ""), 401, "the session is over")
 	want(t, b.send("GET", "/console/session", ""), 200, `"signed_in":false,"over":true`)
+}
+
+func TestALongRequestEndsWithItsSession(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(t, nil)
+		b := s.browser(t)
+		want(t, b.signIn(`{"token":"ann"}`), 204, "")
+		stream := s.browser(t)
+		stream.cookies = maps.Clone(b.cookies)
+		ended := make(chan struct{})
+		go func() {
+			stream.send("GET", "/wait", "")
+			close(ended)
+		}()
+		time.Sleep(time.Minute)
+		select {
+		case <-ended:
+			t.Fatal("the request ended before its session")
+		default:
+		}
+		want(t, b.send("DELETE", "/console/session", ""), 204, "")
+		begin := time.Now()
+		<-ended
+		if took := time.Since(begin); took > 2*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
 }
 
 func TestWhoeverSignsInAgainLeavesNoSessionBehind(t *testing.T) {
