@@ -80,7 +80,7 @@ func TestLoadBalancerWithoutPrivilegesAnswersAndTellsWhatIsMissing(t *testing.T)
 		check("the node", node.NotReady, tells...)
 	}
 	code, output := d.run(lbAdminKey, "lb", "explain", "10.99.0.1:40000", "10.99.9.9:80")
-	if code != 1 {
+	if code != 5 {
 		t.Errorf("lb explain: exit code %d", code)
 	}
 	check("lb explain", output, "nothing is attached to the interface", "mainstay lb node")
