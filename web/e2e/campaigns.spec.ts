@@ -34,7 +34,7 @@ test('a campaign is drafted, started, promoted and finished, with the number of 
   await expect(form.getByText('0 devices match now.')).toBeVisible();
   await sites.getByRole('searchbox').fill('campaign');
   await sites.getByLabel('campaign-site').check();
-  await sites.getByLabel('plant-1', { exact: true }).uncheck();
+  await sites.getByLabel('plant-1', { exact: true }).click();
   await expect(form.getByText('4 devices match now.')).toBeVisible();
   await dialog(page, 'campaign-targets');
   await form.getByRole('button', { name: 'Save the draft' }).click();

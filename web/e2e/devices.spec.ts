@@ -7,8 +7,8 @@ test('a device that was updated has its new firmware, one whose update failed th
   const named = (outcome: string) => devices.find((d) => d.outcome === outcome)?.device_id ?? outcome;
   await open(page, '/devices');
   const table = page.getByRole('table', { name: 'Devices' });
-  await expect(table.getByRole('row', { name: new RegExp(`\\b${named('succeeded')} `) })).toContainText('2.0.0');
-  await expect(table.getByRole('row', { name: new RegExp(`\\b${named('failed')} `) })).toContainText('1.9.2');
+  await expect(table.getByRole('row', { name: new RegExp(`^Select ${named('succeeded')} `) })).toContainText('2.0.0');
+  await expect(table.getByRole('row', { name: new RegExp(`^Select ${named('failed')} `) })).toContainText('1.9.2');
   // One that says it in its twin.
   const { id: site, agent } = world.fixtures.sites['plant-2'] ?? { id: '', agent: '' };
   await api('POST', '/devices/register', { device_id: 'valve-1', firmware_version: '1.0' }, agent);

@@ -278,7 +278,7 @@ test('images are uploaded, locked, renamed and removed', async ({ page }) => {
   await form.getByLabel('Name', { exact: true }).fill('sent');
   await form.getByRole('button', { name: 'Upload', exact: true }).click();
   const images = page.getByRole('table', { name: 'Images' });
-  const row = (name: string) => images.getByRole('row', { name: new RegExp(`\\b${name} `) });
+  const row = (name: string) => images.getByRole('row', { name: new RegExp(`^Select ${name} `) });
   await expect(row('sent')).toContainText('disk', { timeout: 20_000 });
   await choose(page, 'Actions for sent', 'Lock');
   await expect(row('sent').getByText('locked', { exact: true })).toBeVisible();
