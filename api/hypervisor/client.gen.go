@@ -517,6 +517,16 @@ func (c *Client) PauseVMWithBody(ctx context.Context, id VMID, contentType strin
 	return c.Send(ctx, rest.To("POST", "/v1/vms/{id}/pause").Path("id", id).Body(contentType, body), editors)
 }
 
+// ResetVM Restart the guest of a running VM at once, without asking it
+func (c *Client) ResetVM(ctx context.Context, id VMID, body ResetVMJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/v1/vms/{id}/reset").Path("id", id).JSON("application/json", body), editors)
+}
+
+// ResetVMWithBody Restart the guest of a running VM at once, without asking it
+func (c *Client) ResetVMWithBody(ctx context.Context, id VMID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/v1/vms/{id}/reset").Path("id", id).Body(contentType, body), editors)
+}
+
 // ResizeVM Make the system disk larger, also while the VM runs
 func (c *Client) ResizeVM(ctx context.Context, id VMID, body ResizeVMJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("POST", "/v1/vms/{id}/resize").Path("id", id).JSON("application/json", body), editors)
@@ -525,6 +535,16 @@ func (c *Client) ResizeVM(ctx context.Context, id VMID, body ResizeVMJSONRequest
 // ResizeVMWithBody Make the system disk larger, also while the VM runs
 func (c *Client) ResizeVMWithBody(ctx context.Context, id VMID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("POST", "/v1/vms/{id}/resize").Path("id", id).Body(contentType, body), editors)
+}
+
+// RestartVM Stop a VM that runs, as `stop` does, and start it again
+func (c *Client) RestartVM(ctx context.Context, id VMID, body RestartVMJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/v1/vms/{id}/restart").Path("id", id).JSON("application/json", body), editors)
+}
+
+// RestartVMWithBody Stop a VM that runs, as `stop` does, and start it again
+func (c *Client) RestartVMWithBody(ctx context.Context, id VMID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/v1/vms/{id}/restart").Path("id", id).Body(contentType, body), editors)
 }
 
 // ResumeVM Let a paused VM go on

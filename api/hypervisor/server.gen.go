@@ -220,10 +220,18 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Path("id", &q.Id)
 		q.Body = rest.JSON[PauseVMJSONRequestBody](in, false)
 	}, s.PauseVM, PauseVMResponseObject.VisitPauseVMResponse))
+	mux.HandleFunc("POST "+base+"/v1/vms/{id}/reset", rest.Serve(fail, func(in *rest.Input, q *ResetVMRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[ResetVMJSONRequestBody](in, false)
+	}, s.ResetVM, ResetVMResponseObject.VisitResetVMResponse))
 	mux.HandleFunc("POST "+base+"/v1/vms/{id}/resize", rest.Serve(fail, func(in *rest.Input, q *ResizeVMRequestObject) {
 		in.Path("id", &q.Id)
 		q.Body = rest.JSON[ResizeVMJSONRequestBody](in, true)
 	}, s.ResizeVM, ResizeVMResponseObject.VisitResizeVMResponse))
+	mux.HandleFunc("POST "+base+"/v1/vms/{id}/restart", rest.Serve(fail, func(in *rest.Input, q *RestartVMRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[RestartVMJSONRequestBody](in, false)
+	}, s.RestartVM, RestartVMResponseObject.VisitRestartVMResponse))
 	mux.HandleFunc("POST "+base+"/v1/vms/{id}/resume", rest.Serve(fail, func(in *rest.Input, q *ResumeVMRequestObject) {
 		in.Path("id", &q.Id)
 		q.Body = rest.JSON[ResumeVMJSONRequestBody](in, false)
@@ -1190,6 +1198,23 @@ func (r PauseVM200JSONResponse) VisitPauseVMResponse(w http.ResponseWriter) erro
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
+// ResetVMRequestObject is a request of ResetVM.
+type ResetVMRequestObject struct {
+	Id   VMID
+	Body *ResetVMJSONRequestBody
+}
+
+// ResetVMResponseObject is an answer of ResetVM.
+type ResetVMResponseObject interface {
+	VisitResetVMResponse(w http.ResponseWriter) error
+}
+
+type ResetVM200JSONResponse VM
+
+func (r ResetVM200JSONResponse) VisitResetVMResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
 // ResizeVMRequestObject is a request of ResizeVM.
 type ResizeVMRequestObject struct {
 	Id   VMID
@@ -1204,6 +1229,23 @@ type ResizeVMResponseObject interface {
 type ResizeVM200JSONResponse VM
 
 func (r ResizeVM200JSONResponse) VisitResizeVMResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// RestartVMRequestObject is a request of RestartVM.
+type RestartVMRequestObject struct {
+	Id   VMID
+	Body *RestartVMJSONRequestBody
+}
+
+// RestartVMResponseObject is an answer of RestartVM.
+type RestartVMResponseObject interface {
+	VisitRestartVMResponse(w http.ResponseWriter) error
+}
+
+type RestartVM200JSONResponse VM
+
+func (r RestartVM200JSONResponse) VisitRestartVMResponse(w http.ResponseWriter) error {
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
@@ -1520,9 +1562,15 @@ type Server interface {
 	// PauseVM Halt a running VM's processors
 	// (POST /v1/vms/{id}/pause)
 	PauseVM(context.Context, PauseVMRequestObject) (PauseVMResponseObject, error)
+	// ResetVM Restart the guest of a running VM at once, without asking it
+	// (POST /v1/vms/{id}/reset)
+	ResetVM(context.Context, ResetVMRequestObject) (ResetVMResponseObject, error)
 	// ResizeVM Make the system disk larger, also while the VM runs
 	// (POST /v1/vms/{id}/resize)
 	ResizeVM(context.Context, ResizeVMRequestObject) (ResizeVMResponseObject, error)
+	// RestartVM Stop a VM that runs, as `stop` does, and start it again
+	// (POST /v1/vms/{id}/restart)
+	RestartVM(context.Context, RestartVMRequestObject) (RestartVMResponseObject, error)
 	// ResumeVM Let a paused VM go on
 	// (POST /v1/vms/{id}/resume)
 	ResumeVM(context.Context, ResumeVMRequestObject) (ResumeVMResponseObject, error)

@@ -1328,8 +1328,14 @@ type EnableVMJSONRequestBody = Nothing
 // PauseVMJSONRequestBody defines body for PauseVM for application/json ContentType.
 type PauseVMJSONRequestBody = Nothing
 
+// ResetVMJSONRequestBody defines body for ResetVM for application/json ContentType.
+type ResetVMJSONRequestBody = Nothing
+
 // ResizeVMJSONRequestBody defines body for ResizeVM for application/json ContentType.
 type ResizeVMJSONRequestBody = Resize
+
+// RestartVMJSONRequestBody defines body for RestartVM for application/json ContentType.
+type RestartVMJSONRequestBody = Stop
 
 // ResumeVMJSONRequestBody defines body for ResumeVM for application/json ContentType.
 type ResumeVMJSONRequestBody = Nothing

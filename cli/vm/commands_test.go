@@ -41,6 +41,8 @@ func commandLines(t *testing.T) map[string]string {
 		"vms show " + daemontest.VMID:           "GetVM",
 		"vm start web":                          "ListVMs StartVM",
 		"vm stop web --grace 1m":                "ListVMs StopVM",
+		"vm restart web --force":                "ListVMs RestartVM",
+		"vm reset web":                          "ListVMs ResetVM",
 		"vm pause web":                          "ListVMs PauseVM",
 		"vm resume web":                         "ListVMs ResumeVM",
 		"vm enable web":                         "ListVMs EnableVM",

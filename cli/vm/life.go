@@ -66,23 +66,71 @@ func (s commands) start() *cobra.Command {
 }
 
 func (s commands) stop() *cobra.Command {
-	var grace time.Duration
-	var force bool
+	var p patience
 	cmd := s.verb(verb.Verb{
 		Use: "stop VM", Short: "Ask the guest to shut down, and end the VM when its time of grace is over",
 		Example: "  mainstay vm stop web\n  mainstay vm stop web --grace 2m\n  mainstay vm stop web --force",
 	}, "Stopping %s", "%s is stopped.", func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {
-		if grace < 0 || grace > time.Hour {
-			return nil, exit.Usagef("--grace must be between 0 and 1h, not %s", grace)
+		body, err := p.body(c)
+		if err != nil {
+			return nil, err
 		}
-		return c.Slow.StopVM(ctx, id, hypervisorapi.Stop{
-			GraceSeconds: verb.Given(c, "grace", int(grace.Round(time.Second)/time.Second)),
-			Force:        verb.Given(c, "force", force),
-		})
+		return c.Slow.StopVM(ctx, id, body)
 	})
-	cmd.Flags().DurationVar(&grace, "grace", 30*time.Second, "how long the guest may take to shut down")
-	cmd.Flags().BoolVar(&force, "force", false, "end it at once")
+	p.addTo(cmd)
 	return cmd
+}
+
+func (s commands) restart() *cobra.Command {
+	var p patience
+	cmd := s.verb(verb.Verb{
+		Use: "restart VM", Short: "Stop a VM that runs, as stop does, and start it again",
+		Example: "  mainstay vm restart web\n  mainstay vm restart web --force",
+	}, "Restarting %s", "%s is running.", func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {
+		body, err := p.body(c)
+		if err != nil {
+			return nil, err
+		}
+		return c.Slow.RestartVM(ctx, id, body)
+	})
+	p.addTo(cmd)
+	return cmd
+}
+
+// patience is how long a guest may take to shut down.
+type patience struct {
+	grace time.Duration
+	force bool
+}
+
+func (p *patience) addTo(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(&p.grace, "grace", 30*time.Second, "how long the guest may take to shut down")
+	cmd.Flags().BoolVar(&p.force, "force", false, "end it at once")
+}
+
+func (p *patience) body(c *daemon.Call) (hypervisorapi.Stop, error) {
+	if p.grace < 0 || p.grace > time.Hour {
+		return hypervisorapi.Stop{}, exit.Usagef("--grace must be between 0 and 1h, not %s", p.grace)
+	}
+	return hypervisorapi.Stop{
+		GraceSeconds: verb.Given(c, "grace", int(p.grace.Round(time.Second)/time.Second)),
+		Force:        verb.Given(c, "force", p.force),
+	}, nil
+}
+
+func (s commands) reset() *cobra.Command {
+	return s.verb(
+		verb.Verb{
+			Use:     "reset VM",
+			Short:   "Restart a guest at once, without asking it; what it has not written yet is lost",
+			Example: "  mainstay vm reset web",
+		},
+		"Resetting %s",
+		"The guest of %s restarts.",
+		func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {
+			return c.Slow.ResetVM(ctx, id, hypervisorapi.Nothing{})
+		},
+	)
 }
 
 func (s commands) pause() *cobra.Command {

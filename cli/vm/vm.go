@@ -38,7 +38,7 @@ func New(env client.Environment) *cobra.Command {
 	s := commands{daemon.NewSession(env, cmd)}
 	cmd.AddCommand(
 		s.run(), s.create(), s.list(), s.show(),
-		s.start(), s.stop(), s.pause(), s.resume(), s.enable(), s.disable(), s.delete(), s.wait(),
+		s.start(), s.stop(), s.restart(), s.reset(), s.pause(), s.resume(), s.enable(), s.disable(), s.delete(), s.wait(),
 		s.console(), s.vnc(), s.exec(), s.cp(), s.ping(), s.events(), s.metrics(),
 		s.snapshots(), s.backups(), s.clone(), s.resize(), s.operations(), s.host(), s.whoami(), s.audit(),
 	)

@@ -153,6 +153,8 @@ func takeTour(tr *tour) {
 	tr.await(screen.Id, "running")
 	ticket = contracttest.As[hypervisorapi.Ticket](tr.call("POST", "/v1/vms/"+screen.Id+"/tickets", adminToken, nil).Want(201))
 	tr.dial("/v1/vms/"+screen.Id+"/vnc?ticket="+ticket.Ticket).Close(websocket.StatusNormalClosure, "")
+	tr.ok("RestartVM", vm+"/restart", object{"force": true}, 200)
+	tr.ok("ResetVM", vm+"/reset", nil, 200)
 	tr.ok("StopVM", vm+"/stop", object{"grace_seconds": 20}, 200)
 	tr.ok("DeleteVM", vm, nil, 204)
 

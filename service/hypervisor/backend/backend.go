@@ -111,6 +111,12 @@ type Instance interface {
 	Close() error
 }
 
+// Resetter is an Instance whose guest can be reset.
+type Resetter interface {
+	// Reset restarts the guest at once, without asking it. The process stays.
+	Reset(ctx context.Context) error
+}
+
 // Condition is the state of a running VM that changes without the daemon's doing.
 type Condition struct {
 	// Known is false until the VM's process has answered. Until then the other fields are invalid.

@@ -148,18 +148,47 @@ func (a *API) StartVM(
 func (a *API) StopVM(
 	ctx context.Context, req hypervisorapi.StopVMRequestObject,
 ) (hypervisorapi.StopVMResponseObject, error) {
-	grace, force := a.cfg.StopGrace, false
-	if b := req.Body; b != nil {
-		if b.GraceSeconds != nil {
-			grace = time.Duration(*b.GraceSeconds) * time.Second
-		}
-		force = value(b.Force)
-	}
+	grace, force := a.patience(req.Body)
 	r, err := a.life.Stop(ctx, req.Id, grace, force)
 	if err != nil {
 		return nil, err
 	}
 	return hypervisorapi.StopVM200JSONResponse(a.apiVM(r)), nil
+}
+
+// patience returns how long a guest may take to shut down, and whether it is not even asked.
+func (a *API) patience(body *hypervisorapi.Stop) (grace time.Duration, force bool) {
+	grace = a.cfg.StopGrace
+	if body == nil {
+		return grace, false
+	}
+	if body.GraceSeconds != nil {
+		grace = time.Duration(*body.GraceSeconds) * time.Second
+	}
+	return grace, value(body.Force)
+}
+
+// RestartVM stops a VM and starts it again.
+func (a *API) RestartVM(
+	ctx context.Context, req hypervisorapi.RestartVMRequestObject,
+) (hypervisorapi.RestartVMResponseObject, error) {
+	grace, force := a.patience(req.Body)
+	r, err := a.life.Restart(ctx, req.Id, grace, force)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.RestartVM200JSONResponse(a.apiVM(r)), nil
+}
+
+// ResetVM resets the guest of a VM.
+func (a *API) ResetVM(
+	ctx context.Context, req hypervisorapi.ResetVMRequestObject,
+) (hypervisorapi.ResetVMResponseObject, error) {
+	r, err := a.life.Reset(ctx, req.Id)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.ResetVM200JSONResponse(a.apiVM(r)), nil
 }
 
 // PauseVM pauses a VM.

@@ -163,7 +163,7 @@ func (l *Life) follow(ctx context.Context, m *machine.Machine, r record.VM, inst
 	if !end.Clean {
 		kind = vm.Crashed
 	}
-	_, err := l.store.Move(ctx, r.ID, kind, "", message, func(r *record.VM) {
+	stopped, err := l.store.Move(ctx, r.ID, kind, "", message, func(r *record.VM) {
 		r.StartedAt, r.KillAt = db.Time{}, db.Time{}
 		if !end.Clean {
 			r.LastError = end.Reason
@@ -174,4 +174,7 @@ func (l *Life) follow(ctx context.Context, m *machine.Machine, r record.VM, inst
 	}
 	_ = instance.Close() // it has ended
 	m.Detach()
+	if stopped.Restarting {
+		l.GoOnRestarting(ctx, r.ID)
+	}
 }

@@ -15,7 +15,17 @@ import (
 // Stop asks the guest to shut down, kills the VM after the grace period, and returns when it has
 // stopped. A later call can shorten the grace period.
 func (l *Life) Stop(ctx context.Context, id string, grace time.Duration, force bool) (record.VM, error) {
-	r, err := l.store.Move(ctx, id, vm.Stop, "vm.stop", "", func(r *record.VM) {
+	if r, err := l.takeDown(ctx, id, vm.Stop, "vm.stop", grace, force); err != nil {
+		return r, err
+	}
+	return l.store.VM(ctx, id)
+}
+
+// takeDown stores that a VM is to stop, and stops it.
+func (l *Life) takeDown(
+	ctx context.Context, id string, kind vm.Move, action string, grace time.Duration, force bool,
+) (record.VM, error) {
+	r, err := l.store.Move(ctx, id, kind, action, "", func(r *record.VM) {
 		killAt := db.At(l.now().Add(grace))
 		if force || r.KillAt.IsZero() || killAt.Before(r.KillAt.Time) {
 			r.KillAt = killAt
@@ -24,10 +34,7 @@ func (l *Life) Stop(ctx context.Context, id string, grace time.Duration, force b
 	if err != nil {
 		return r, err
 	}
-	if err := l.BringDown(context.WithoutCancel(ctx), l.machines.Get(id), r, force || grace == 0); err != nil {
-		return r, err
-	}
-	return l.store.VM(ctx, id)
+	return r, l.BringDown(context.WithoutCancel(ctx), l.machines.Get(id), r, force || grace == 0)
 }
 
 // BringDown ends the process of a VM in state stopping.

@@ -23,6 +23,9 @@ func (c *Client) PowerDown(ctx context.Context) error {
 	return c.Execute(ctx, "system_powerdown", nil, nil)
 }
 
+// Reset restarts the guest without asking it, and emits EventReset.
+func (c *Client) Reset(ctx context.Context) error { return c.Execute(ctx, "system_reset", nil, nil) }
+
 // Stop stops the guest's processors. It is not an error if they are stopped already.
 func (c *Client) Stop(ctx context.Context) error { return c.Execute(ctx, "stop", nil, nil) }
 

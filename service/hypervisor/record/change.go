@@ -16,7 +16,7 @@ func save(ctx context.Context, tx *db.Tx, r *VM) error {
 		ctx,
 		`UPDATE vms SET name = ?, backend = ?, state = ?, spec = ?, secret = ?, mac = ?, tap = ?, ips = ?,
 		autostart = ?, generation = ?, last_error = ?, started_at = ?, kill_at = ?, events = ?, vcpus = ?, memory_mib = ?,
-		base = ?, disk_base = ?, pause_reason = ?, reverting = ? WHERE id = ?`,
+		base = ?, disk_base = ?, pause_reason = ?, reverting = ?, restarting = ? WHERE id = ?`,
 		r.Name,
 		r.Backend,
 		r.State,
@@ -37,6 +37,7 @@ func save(ctx context.Context, tx *db.Tx, r *VM) error {
 		r.DiskBase,
 		r.PauseReason,
 		r.Reverting,
+		r.Restarting,
 		r.ID,
 	)
 	return err
@@ -74,6 +75,13 @@ func (s *Store) moveIn(
 	}
 	if !next.HasProcess() {
 		r.Reverting = ""
+	}
+	switch m {
+	case vm.Restart:
+		r.Restarting = true
+	case vm.Start, vm.Stop, vm.Delete:
+		r.Restarting = false
+	case vm.Pause, vm.Resume, vm.Made, vm.CameUp, vm.Ended, vm.Crashed:
 	}
 	if change != nil {
 		change(&r)

@@ -85,6 +85,7 @@ type VM struct {
 	Events      int64                      `db:"events"`       // number of events so far
 	PauseReason string                     `db:"pause_reason"` // why it is paused although nobody asked
 	Reverting   string                     `db:"reverting"`    // full snapshot of a revert in progress
+	Restarting  bool                       `db:"restarting"`   // to be started again once it has stopped
 }
 
 // GiB is one GiB in bytes.

@@ -140,6 +140,9 @@ func (y *Recovery) restoreOne(ctx context.Context, r record.VM) error {
 	case vm.Stopped, vm.Failed:
 		y.host.Strip(ctx, &r)
 	}
+	if r.Restarting { // it is started once everything else about it is in order
+		defer y.life.GoOnRestarting(ctx, r.ID)
+	}
 	names, err := y.store.UnfinishedSnapshots(ctx, r.ID)
 	switch {
 	case err != nil:

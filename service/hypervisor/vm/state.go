@@ -49,11 +49,13 @@ type Move string
 
 // Requests of callers.
 const (
-	Start  Move = "start"
-	Stop   Move = "stop"
-	Pause  Move = "pause"
-	Resume Move = "resume"
-	Delete Move = "delete"
+	Start Move = "start"
+	Stop  Move = "stop"
+	// Restart is a stop after which the VM is started again.
+	Restart Move = "restart"
+	Pause   Move = "pause"
+	Resume  Move = "resume"
+	Delete  Move = "delete"
 )
 
 // Things that happen.
@@ -66,7 +68,7 @@ const (
 
 // Moves returns all moves.
 func Moves() []Move {
-	return []Move{Start, Stop, Pause, Resume, Delete, Made, CameUp, Ended, Crashed}
+	return []Move{Start, Stop, Restart, Pause, Resume, Delete, Made, CameUp, Ended, Crashed}
 }
 
 // legal maps each possible move from a state to the next state.
@@ -77,8 +79,10 @@ var legal = map[Move]map[State]State{
 	Pause:  {Running: Paused},
 	Resume: {Paused: Running},
 	// Asking twice is allowed, for example with a shorter grace period.
-	Stop:  {Starting: Stopping, Running: Stopping, Paused: Stopping, Stopping: Stopping},
-	Ended: {Starting: Stopped, Running: Stopped, Paused: Stopped, Stopping: Stopped},
+	Stop: {Starting: Stopping, Running: Stopping, Paused: Stopping, Stopping: Stopping},
+	// The latest request counts: a stop becomes a restart, and the other way round.
+	Restart: {Running: Stopping, Paused: Stopping, Stopping: Stopping},
+	Ended:   {Starting: Stopped, Running: Stopped, Paused: Stopped, Stopping: Stopped},
 	// A VM that could not be created is removed.
 	Crashed: {Creating: Deleting, Starting: Failed, Running: Failed, Paused: Failed, Stopping: Failed},
 	// Deleting twice is allowed: the first attempt may have ended with the daemon.
@@ -109,7 +113,7 @@ func Next(from State, move Move) (State, error) {
 // phrase returns a move as the end of a sentence that begins with "it cannot".
 func phrase(m Move) string {
 	switch m {
-	case Start, Stop, Pause, Resume:
+	case Start, Stop, Restart, Pause, Resume:
 		return string(m)
 	case Delete:
 		return "be deleted"

@@ -18,9 +18,9 @@ func TestEachStateAllowsExactlyItsMoves(t *testing.T) {
 		vm.Creating: "delete, made, crashed",
 		vm.Stopped:  "start, delete",
 		vm.Starting: "stop, delete, came up, ended, crashed",
-		vm.Running:  "stop, pause, delete, ended, crashed",
-		vm.Paused:   "stop, resume, delete, ended, crashed",
-		vm.Stopping: "stop, delete, ended, crashed",
+		vm.Running:  "stop, restart, pause, delete, ended, crashed",
+		vm.Paused:   "stop, restart, resume, delete, ended, crashed",
+		vm.Stopping: "stop, restart, delete, ended, crashed",
 		vm.Failed:   "start, delete",
 		vm.Deleting: "delete",
 	}

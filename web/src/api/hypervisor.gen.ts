@@ -917,6 +917,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/vms/{id}/reset": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Restart the guest of a running VM at once, without asking it
+         * @description Like the reset button of a computer: what the guest has not written yet is lost. The process of the VM stays, and so do its
+         *     consoles. Firecracker VMs and sandboxes cannot be reset: 409 `reset_unsupported`.
+         */
+        post: operations["ResetVM"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/vms/{id}/resize": {
         parameters: {
             query?: never;
@@ -931,6 +955,30 @@ export interface paths {
         put?: never;
         /** Make the system disk larger, also while the VM runs */
         post: operations["ResizeVM"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/vms/{id}/restart": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Stop a VM that runs, as `stop` does, and start it again
+         * @description The VM gets a new process. The daemon completes a restart even if the caller does not wait, or the daemon itself restarts
+         *     meanwhile. A `stop` or a deletion that comes later cancels it.
+         */
+        post: operations["RestartVM"];
         delete?: never;
         options?: never;
         head?: never;
@@ -3536,6 +3584,41 @@ export interface operations {
             507: components["responses"]["Full"];
         };
     };
+    ResetVM: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Nothing"];
+            };
+        };
+        responses: {
+            /** @description The VM */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VM"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
     ResizeVM: {
         parameters: {
             query?: never;
@@ -3549,6 +3632,41 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": components["schemas"]["Resize"];
+            };
+        };
+        responses: {
+            /** @description The VM */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VM"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    RestartVM: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Stop"];
             };
         };
         responses: {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { given, left, mib, bytes, uptime } from './format';
-import { alive, atRest, may, nodeText, operationTitle, signatureText, states, underWay } from './states';
+import { alive, atRest, may, resettable, nodeText, operationTitle, signatureText, states, underWay } from './states';
 import { bootsNothing, limitField } from './vms/create';
 import { ApiError } from '../ui/problem';
 
@@ -10,6 +10,9 @@ describe('what one may do with a VM', () => {
     expect(states.filter((s) => may(s, 'pause'))).toEqual(['running']);
     expect(states.filter((s) => may(s, 'resume'))).toEqual(['paused']);
     expect(states.filter((s) => may(s, 'stop'))).toEqual(['running', 'paused', 'starting', 'stopping']);
+    expect(states.filter((s) => may(s, 'restart'))).toEqual(['running', 'paused', 'stopping']);
+    expect(states.filter((s) => resettable({ state: s, backend: 'qemu' }))).toEqual(['running']);
+    expect(resettable({ state: 'running', backend: 'sandbox' })).toBe(false);
     expect(states.filter((s) => !may(s, 'delete'))).toEqual([]);
     expect(states.filter((s) => may(s, 'clone'))).toEqual(['running', 'paused', 'stopped', 'failed']);
     expect(states.filter(alive)).toEqual(['running', 'paused']);

@@ -3,7 +3,7 @@
  * that each state allows.
  */
 import { Status, type Tone } from '../ui/status';
-import type { Image, Node, Operation, State } from './api';
+import type { Image, Node, Operation, State, VM } from './api';
 
 export const states: readonly State[] = ['running', 'paused', 'stopped', 'failed', 'creating', 'starting', 'stopping', 'deleting'];
 
@@ -15,23 +15,26 @@ export const VMState = ({ state }: { state: State }) => (
   </Status>
 );
 
-export type Verb = 'start' | 'stop' | 'pause' | 'resume' | 'clone' | 'delete';
+export type Verb = 'start' | 'stop' | 'restart' | 'reset' | 'pause' | 'resume' | 'clone' | 'delete';
 
 const verbs: Record<State, readonly Verb[]> = {
   creating: ['delete'],
   stopped: ['start', 'clone', 'delete'],
   failed: ['start', 'clone', 'delete'],
   starting: ['stop', 'delete'],
-  running: ['stop', 'pause', 'clone', 'delete'],
-  paused: ['resume', 'stop', 'clone', 'delete'],
-  // A second stop can be forced.
-  stopping: ['stop', 'delete'],
+  running: ['stop', 'restart', 'reset', 'pause', 'clone', 'delete'],
+  paused: ['resume', 'stop', 'restart', 'clone', 'delete'],
+  // A second request can be forced, and the latest counts.
+  stopping: ['stop', 'restart', 'delete'],
   // A deletion may have been interrupted when the daemon stopped.
   deleting: ['delete'],
 };
 
 /** The actions that make sense in a state. The daemon makes the final decision. */
 export const may = (state: State, verb: Verb) => verbs[state].includes(verb);
+
+/** Whether the guest can be reset now: firecracker and sandboxes have no reset. */
+export const resettable = (vm: Pick<VM, 'state' | 'backend'>) => may(vm.state, 'reset') && (vm.backend === 'qemu' || vm.backend === 'cloud-hypervisor');
 
 /** Whether the VM currently has a console, an agent and metrics. */
 export const alive = (state: State) => state === 'running' || state === 'paused';

@@ -42,6 +42,8 @@ func Examples() map[string]string {
 		"ResizeVM":         vm,
 		"StartVM":          vm,
 		"StopVM":           vm,
+		"RestartVM":        vm,
+		"ResetVM":          vm,
 		"PauseVM":          vm,
 		"ResumeVM":         vm,
 		"EnableVM":         vm,

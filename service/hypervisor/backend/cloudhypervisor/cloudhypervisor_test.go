@@ -109,7 +109,7 @@ func TestTheFakeEnforcesTheOrderOfCalls(t *testing.T) {
 	config := cloudhypervisor.ConfigOf(s, "")
 	do(get("vm.info"), fault.Conflict, "(404): VM is not created")
 	do(get("vm.counters"), fault.Unavailable, "(500)")
-	for _, action := range []string{"vm.boot", "vm.pause", "vm.resume", "vm.power-button", "vm.shutdown"} {
+	for _, action := range []string{"vm.boot", "vm.pause", "vm.resume", "vm.power-button", "vm.reboot", "vm.shutdown"} {
 		do(put(action, nil), fault.Conflict, "(404): The VM is not created")
 	}
 	do(put("vm.create", map[string]any{"kernel": "/k"}), fault.Conflict, "unknown field")
@@ -118,7 +118,7 @@ func TestTheFakeEnforcesTheOrderOfCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	do(put("vm.create", config), fault.Unavailable, "already created")
-	for _, action := range []string{"vm.pause", "vm.resume", "vm.power-button", "vm.shutdown"} {
+	for _, action := range []string{"vm.pause", "vm.resume", "vm.power-button", "vm.reboot", "vm.shutdown"} {
 		do(put(action, nil), fault.Conflict, "(405)")
 	}
 	do(put("vm.boot", map[string]any{}), fault.Conflict, "(400)")

@@ -232,6 +232,7 @@ func (f *fake) change(name string, r *http.Request) error {
 		"vm.resume":       {"Paused", "Running"},
 		"vm.shutdown":     {"Running", "Shutdown"},
 		"vm.power-button": {"Running", "Running"},
+		"vm.reboot":       {"Running", "Running"},
 	}
 	move, known := moves[name]
 	switch {

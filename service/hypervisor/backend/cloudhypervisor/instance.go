@@ -62,6 +62,9 @@ func (i *Instance) PowerDown(ctx context.Context) error {
 	return i.Do(ctx, put("vm.power-button", nil), nil)
 }
 
+// Reset restarts the guest without asking it.
+func (i *Instance) Reset(ctx context.Context) error { return i.Do(ctx, put("vm.reboot", nil), nil) }
+
 // Dial connects to the guest agent by vsock, or to the serial console.
 func (i *Instance) Dial(ctx context.Context, c backend.Channel) (io.ReadWriteCloser, error) {
 	switch c {

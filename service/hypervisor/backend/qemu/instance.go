@@ -151,6 +151,11 @@ func (i *Instance) PowerDown(ctx context.Context) error {
 	return refusal(i.monitor.PowerDown(ctx), "the power button was not pressed")
 }
 
+// Reset presses the reset button.
+func (i *Instance) Reset(ctx context.Context) error {
+	return refusal(i.monitor.Reset(ctx), "the guest was not reset")
+}
+
 // quitLimit is the timeout for QEMU to end after a quit command.
 const quitLimit = 5 * time.Second
 

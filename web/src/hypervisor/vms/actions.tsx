@@ -8,10 +8,10 @@ import { FormDialog } from '../../ui/form';
 import type { MenuAction } from '../../ui/menu';
 import { toast } from '../../ui/toast';
 import { api, schemas, type Stop, type VM } from '../api';
-import { atRest, may } from '../states';
+import { atRest, may, resettable, type Verb } from '../states';
 
 interface Open {
-  what: 'stop' | 'clone' | 'resize';
+  what: 'stop' | 'restart' | 'clone' | 'resize';
   vm: VM;
 }
 
@@ -51,6 +51,8 @@ export function useVMActions(onDeleted: () => void = () => undefined): VMActions
     pause: (vm: VM): MenuAction => ({ label: 'Pause', run: () => void tell(`${vm.name} is paused.`, api.POST('/v1/vms/{id}/pause', path(vm))) }),
     resume: (vm: VM): MenuAction => ({ label: 'Resume', run: () => void tell(`${vm.name} is running again.`, api.POST('/v1/vms/{id}/resume', path(vm))) }),
     stop: (vm: VM): MenuAction => ({ label: 'Stop…', run: () => setOpen({ what: 'stop', vm }) }),
+    restart: (vm: VM): MenuAction => ({ label: 'Restart…', run: () => setOpen({ what: 'restart', vm }) }),
+    reset: (vm: VM): MenuAction => ({ label: 'Reset…', danger: true, run: () => reset(vm) }),
     clone: (vm: VM): MenuAction => ({ label: 'Clone…', run: () => setOpen({ what: 'clone', vm }) }),
     delete: (vm: VM): MenuAction => ({ label: 'Delete…', danger: true, run: () => remove(vm) }),
   };
@@ -58,6 +60,22 @@ export function useVMActions(onDeleted: () => void = () => undefined): VMActions
     vm.autostart
       ? { label: 'Do not start with the host', run: () => void tell(`${vm.name} does not start with the host any more.`, api.POST('/v1/vms/{id}/disable', path(vm))) }
       : { label: 'Start with the host', run: () => void tell(`${vm.name} starts with the host from now on.`, api.POST('/v1/vms/{id}/enable', path(vm))) };
+  const reset = (vm: VM) =>
+    confirm({
+      title: `Reset ${vm.name}?`,
+      body: (
+        <p>
+          The guest of <b>{vm.name}</b> starts again at once, as with the reset button of a computer. What it has not written to its disk is lost. To let it shut down first, restart the VM.
+        </p>
+      ),
+      action: 'Reset the VM',
+      danger: true,
+      run: async () => {
+        await api.POST('/v1/vms/{id}/reset', path(vm));
+        await refresh();
+      },
+      done: `The guest of ${vm.name} starts again.`,
+    });
   const remove = (vm: VM) =>
     confirm({
       title: `Delete ${vm.name}?`,
@@ -77,10 +95,10 @@ export function useVMActions(onDeleted: () => void = () => undefined): VMActions
       done: `${vm.name} is deleted.`,
     });
 
-  const order = ['start', 'resume', 'pause', 'stop', 'clone'] as const;
-  const many = (label: string, verb: 'start' | 'stop' | 'pause' | 'resume' | 'delete', body: string, run: (vm: VM) => Promise<unknown>, danger = false): BulkAction<VM> => ({
+  const order = ['start', 'resume', 'pause', 'restart', 'stop', 'reset', 'clone'] as const;
+  const many = (label: string, applies: Verb | ((vm: VM) => boolean), body: string, run: (vm: VM) => Promise<unknown>, danger = false): BulkAction<VM> => ({
     label,
-    applies: (vm) => may(vm.state, verb),
+    applies: typeof applies === 'string' ? (vm) => may(vm.state, applies) : applies,
     body,
     danger,
     run,
@@ -91,15 +109,19 @@ export function useVMActions(onDeleted: () => void = () => undefined): VMActions
       many('Start', 'start', 'They are started one after the other, as the host has room for them.', (vm) => api.POST('/v1/vms/{id}/start', path(vm))),
       many('Resume', 'resume', 'They continue where they were paused.', (vm) => api.POST('/v1/vms/{id}/resume', path(vm))),
       many('Pause', 'pause', 'They keep their memory, and use no processor until they are resumed.', (vm) => api.POST('/v1/vms/{id}/pause', path(vm))),
+      many('Restart', 'restart', 'Each guest is asked to shut down, and killed when its time of grace is over. Then it is started again.', (vm) => api.POST('/v1/vms/{id}/restart', path(vm))),
       many('Stop', 'stop', 'Each guest is asked to shut down, and killed when its time of grace is over.', (vm) => api.POST('/v1/vms/{id}/stop', path(vm))),
+      many('Reset', resettable, 'The guests start again at once, without being asked. What they have not written to their disks is lost.', (vm) => api.POST('/v1/vms/{id}/reset', path(vm)), true),
+      many('Start with the host', (vm) => !vm.autostart, 'They start whenever the host does.', (vm) => api.POST('/v1/vms/{id}/enable', path(vm))),
+      many('Do not start with the host', (vm) => vm.autostart, 'They stay as they are now.', (vm) => api.POST('/v1/vms/{id}/disable', path(vm))),
       many('Delete', 'delete', 'They are stopped at once, and removed with their disks and snapshots. Their backups stay.', (vm) => api.DELETE('/v1/vms/{id}', path(vm)), true),
     ],
     first: (vm) => {
-      const verb = order.find((v) => v !== 'pause' && v !== 'clone' && may(vm.state, v));
+      const verb = order.find((v) => (v === 'start' || v === 'resume' || v === 'stop') && may(vm.state, v));
       return verb && verbs[verb](vm);
     },
     actions: (vm) => [
-      ...order.filter((v) => may(vm.state, v)).map((v) => verbs[v](vm)),
+      ...order.filter((v) => (v === 'reset' ? resettable(vm) : may(vm.state, v))).map((v) => verbs[v](vm)),
       ...(vm.disk_gib > 0 && vm.state !== 'deleting' && vm.state !== 'creating' ? [{ label: 'Resize the disk…', run: () => setOpen({ what: 'resize', vm }) }] : []),
       autostart(vm),
       ...(may(vm.state, 'delete') ? [verbs.delete(vm)] : []),
@@ -109,19 +131,21 @@ export function useVMActions(onDeleted: () => void = () => undefined): VMActions
 }
 
 function Asked({ open: { what, vm }, onClose, tell, refresh }: { open: Open; onClose: () => void; tell: (done: string, call: Promise<unknown>) => Promise<void>; refresh: () => Promise<unknown> }) {
-  if (what === 'stop') {
+  if (what === 'stop' || what === 'restart') {
+    const restart = what === 'restart';
     return (
       <FormDialog<Stop>
-        title={`Stop ${vm.name}`}
-        schema={schemas.StopVM}
+        title={`${restart ? 'Restart' : 'Stop'} ${vm.name}`}
+        schema={restart ? schemas.RestartVM : schemas.StopVM}
         fields={[
           { name: 'grace_seconds', label: 'Time of grace in seconds', hint: 'The guest is asked to shut down, and killed when this time is over' },
           { name: 'force', label: 'Kill it at once', hint: 'As if it lost its power: what the guest has not written yet is lost' },
         ]}
-        action="Stop the VM"
+        action={restart ? 'Restart the VM' : 'Stop the VM'}
         onClose={onClose}
         onSubmit={(input) => {
-          void tell(`${vm.name} is stopped.`, api.POST('/v1/vms/{id}/stop', { ...path(vm), body: input }));
+          const request = { ...path(vm), body: input };
+          void (restart ? tell(`${vm.name} has restarted.`, api.POST('/v1/vms/{id}/restart', request)) : tell(`${vm.name} is stopped.`, api.POST('/v1/vms/{id}/stop', request)));
           onClose();
           return Promise.resolve();
         }}

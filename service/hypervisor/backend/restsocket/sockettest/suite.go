@@ -207,6 +207,12 @@ func (h Host) life(t *testing.T) {
 		}
 		isPaused(t, i, false)
 	}
+	if button, ok := i.(backend.Resetter); ok {
+		if err := button.Reset(Soon(t)); err != nil {
+			t.Error(err)
+		}
+		isPaused(t, i, false)
+	}
 	if m, err := i.Metrics(Soon(t)); err != nil || m.MemoryBytes == 0 {
 		t.Errorf("%+v, %v", m, err)
 	}
