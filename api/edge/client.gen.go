@@ -509,6 +509,16 @@ func (c *Client) CreateCampaignWithBody(ctx context.Context, contentType string,
 	return c.Send(ctx, rest.To("POST", "/ota/campaigns").Body(contentType, body), editors)
 }
 
+// CountTargets Count the devices that a campaign with these targets would have now
+func (c *Client) CountTargets(ctx context.Context, body CountTargetsJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/ota/campaigns/count-targets").JSON("application/json", body), editors)
+}
+
+// CountTargetsWithBody Count the devices that a campaign with these targets would have now
+func (c *Client) CountTargetsWithBody(ctx context.Context, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/ota/campaigns/count-targets").Body(contentType, body), editors)
+}
+
 // GetCampaign One campaign, with outcomes read afresh from the twins
 func (c *Client) GetCampaign(ctx context.Context, id ID, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("GET", "/ota/campaigns/{id}").Path("id", id), editors)
@@ -530,9 +540,29 @@ func (c *Client) ListCampaignDevices(ctx context.Context, id ID, params *ListCam
 	return c.Send(ctx, out, editors)
 }
 
+// PauseCampaign Ask no more devices until the campaign is resumed
+func (c *Client) PauseCampaign(ctx context.Context, id ID, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/ota/campaigns/{id}/pause").Path("id", id), editors)
+}
+
 // PromoteCampaign Go on to the next stage, also when paused
 func (c *Client) PromoteCampaign(ctx context.Context, id ID, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("POST", "/ota/campaigns/{id}/promote").Path("id", id), editors)
+}
+
+// ResumeCampaign Continue a paused campaign where it was
+func (c *Client) ResumeCampaign(ctx context.Context, id ID, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/ota/campaigns/{id}/resume").Path("id", id), editors)
+}
+
+// RetryCampaign Ask failed devices again
+func (c *Client) RetryCampaign(ctx context.Context, id ID, body RetryCampaignJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/ota/campaigns/{id}/retry").Path("id", id).JSON("application/json", body), editors)
+}
+
+// RetryCampaignWithBody Ask failed devices again
+func (c *Client) RetryCampaignWithBody(ctx context.Context, id ID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/ota/campaigns/{id}/retry").Path("id", id).Body(contentType, body), editors)
 }
 
 // StartCampaign Freeze the targets and begin the first stage

@@ -236,12 +236,25 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Query("cursor", false, &q.Params.Cursor)
 		in.Query("outcome", false, &q.Params.Outcome)
 	}, s.ListCampaignDevices, ListCampaignDevicesResponseObject.VisitListCampaignDevicesResponse))
+	mux.HandleFunc("POST "+base+"/ota/campaigns/{id}/pause", rest.Serve(fail, func(in *rest.Input, q *PauseCampaignRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.PauseCampaign, PauseCampaignResponseObject.VisitPauseCampaignResponse))
 	mux.HandleFunc("POST "+base+"/ota/campaigns/{id}/promote", rest.Serve(fail, func(in *rest.Input, q *PromoteCampaignRequestObject) {
 		in.Path("id", &q.Id)
 	}, s.PromoteCampaign, PromoteCampaignResponseObject.VisitPromoteCampaignResponse))
+	mux.HandleFunc("POST "+base+"/ota/campaigns/{id}/resume", rest.Serve(fail, func(in *rest.Input, q *ResumeCampaignRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.ResumeCampaign, ResumeCampaignResponseObject.VisitResumeCampaignResponse))
+	mux.HandleFunc("POST "+base+"/ota/campaigns/{id}/retry", rest.Serve(fail, func(in *rest.Input, q *RetryCampaignRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[RetryCampaignJSONRequestBody](in, false)
+	}, s.RetryCampaign, RetryCampaignResponseObject.VisitRetryCampaignResponse))
 	mux.HandleFunc("POST "+base+"/ota/campaigns/{id}/start", rest.Serve(fail, func(in *rest.Input, q *StartCampaignRequestObject) {
 		in.Path("id", &q.Id)
 	}, s.StartCampaign, StartCampaignResponseObject.VisitStartCampaignResponse))
+	mux.HandleFunc("POST "+base+"/ota/campaigns/count-targets", rest.Serve(fail, func(in *rest.Input, q *CountTargetsRequestObject) {
+		q.Body = rest.JSON[CountTargetsJSONRequestBody](in, true)
+	}, s.CountTargets, CountTargetsResponseObject.VisitCountTargetsResponse))
 	mux.HandleFunc("GET "+base+"/overview", rest.Serve(fail, func(_ *rest.Input, _ *GetOverviewRequestObject) {
 	}, s.GetOverview, GetOverviewResponseObject.VisitGetOverviewResponse))
 	mux.HandleFunc("GET "+base+"/policy-packs", rest.Serve(fail, func(in *rest.Input, q *ListPolicyPacksRequestObject) {
@@ -1258,6 +1271,22 @@ func (r CreateCampaign201JSONResponse) VisitCreateCampaignResponse(w http.Respon
 	return rest.WriteJSON(w, 201, "application/json", r)
 }
 
+// CountTargetsRequestObject is a request of CountTargets.
+type CountTargetsRequestObject struct {
+	Body *CountTargetsJSONRequestBody
+}
+
+// CountTargetsResponseObject is an answer of CountTargets.
+type CountTargetsResponseObject interface {
+	VisitCountTargetsResponse(w http.ResponseWriter) error
+}
+
+type CountTargets200JSONResponse TargetCount
+
+func (r CountTargets200JSONResponse) VisitCountTargetsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
 // GetCampaignRequestObject is a request of GetCampaign.
 type GetCampaignRequestObject struct {
 	Id ID
@@ -1314,6 +1343,22 @@ func (r ListCampaignDevices200JSONResponse) VisitListCampaignDevicesResponse(w h
 	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
+// PauseCampaignRequestObject is a request of PauseCampaign.
+type PauseCampaignRequestObject struct {
+	Id ID
+}
+
+// PauseCampaignResponseObject is an answer of PauseCampaign.
+type PauseCampaignResponseObject interface {
+	VisitPauseCampaignResponse(w http.ResponseWriter) error
+}
+
+type PauseCampaign200JSONResponse Campaign
+
+func (r PauseCampaign200JSONResponse) VisitPauseCampaignResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
 // PromoteCampaignRequestObject is a request of PromoteCampaign.
 type PromoteCampaignRequestObject struct {
 	Id ID
@@ -1327,6 +1372,39 @@ type PromoteCampaignResponseObject interface {
 type PromoteCampaign200JSONResponse Campaign
 
 func (r PromoteCampaign200JSONResponse) VisitPromoteCampaignResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ResumeCampaignRequestObject is a request of ResumeCampaign.
+type ResumeCampaignRequestObject struct {
+	Id ID
+}
+
+// ResumeCampaignResponseObject is an answer of ResumeCampaign.
+type ResumeCampaignResponseObject interface {
+	VisitResumeCampaignResponse(w http.ResponseWriter) error
+}
+
+type ResumeCampaign200JSONResponse Campaign
+
+func (r ResumeCampaign200JSONResponse) VisitResumeCampaignResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// RetryCampaignRequestObject is a request of RetryCampaign.
+type RetryCampaignRequestObject struct {
+	Id   ID
+	Body *RetryCampaignJSONRequestBody
+}
+
+// RetryCampaignResponseObject is an answer of RetryCampaign.
+type RetryCampaignResponseObject interface {
+	VisitRetryCampaignResponse(w http.ResponseWriter) error
+}
+
+type RetryCampaign200JSONResponse Campaign
+
+func (r RetryCampaign200JSONResponse) VisitRetryCampaignResponse(w http.ResponseWriter) error {
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
@@ -1937,6 +2015,9 @@ type Server interface {
 	// CreateCampaign Draft a staged update
 	// (POST /ota/campaigns)
 	CreateCampaign(context.Context, CreateCampaignRequestObject) (CreateCampaignResponseObject, error)
+	// CountTargets Count the devices that a campaign with these targets would have now
+	// (POST /ota/campaigns/count-targets)
+	CountTargets(context.Context, CountTargetsRequestObject) (CountTargetsResponseObject, error)
 	// GetCampaign One campaign, with outcomes read afresh from the twins
 	// (GET /ota/campaigns/{id})
 	GetCampaign(context.Context, GetCampaignRequestObject) (GetCampaignResponseObject, error)
@@ -1946,9 +2027,18 @@ type Server interface {
 	// ListCampaignDevices The campaign's devices, the wave each is in, and its outcome
 	// (GET /ota/campaigns/{id}/devices)
 	ListCampaignDevices(context.Context, ListCampaignDevicesRequestObject) (ListCampaignDevicesResponseObject, error)
+	// PauseCampaign Ask no more devices until the campaign is resumed
+	// (POST /ota/campaigns/{id}/pause)
+	PauseCampaign(context.Context, PauseCampaignRequestObject) (PauseCampaignResponseObject, error)
 	// PromoteCampaign Go on to the next stage, also when paused
 	// (POST /ota/campaigns/{id}/promote)
 	PromoteCampaign(context.Context, PromoteCampaignRequestObject) (PromoteCampaignResponseObject, error)
+	// ResumeCampaign Continue a paused campaign where it was
+	// (POST /ota/campaigns/{id}/resume)
+	ResumeCampaign(context.Context, ResumeCampaignRequestObject) (ResumeCampaignResponseObject, error)
+	// RetryCampaign Ask failed devices again
+	// (POST /ota/campaigns/{id}/retry)
+	RetryCampaign(context.Context, RetryCampaignRequestObject) (RetryCampaignResponseObject, error)
 	// StartCampaign Freeze the targets and begin the first stage
 	// (POST /ota/campaigns/{id}/start)
 	StartCampaign(context.Context, StartCampaignRequestObject) (StartCampaignResponseObject, error)

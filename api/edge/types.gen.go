@@ -237,6 +237,7 @@ func (e CampaignOutcome) Valid() bool {
 const (
 	CampaignRolloutPhaseIdle       CampaignRolloutPhase = "idle"
 	CampaignRolloutPhaseRequesting CampaignRolloutPhase = "requesting"
+	CampaignRolloutPhaseRetrying   CampaignRolloutPhase = "retrying"
 	CampaignRolloutPhaseSelecting  CampaignRolloutPhase = "selecting"
 )
 
@@ -246,6 +247,8 @@ func (e CampaignRolloutPhase) Valid() bool {
 	case CampaignRolloutPhaseIdle:
 		return true
 	case CampaignRolloutPhaseRequesting:
+		return true
+	case CampaignRolloutPhaseRetrying:
 		return true
 	case CampaignRolloutPhaseSelecting:
 		return true
@@ -1129,7 +1132,7 @@ type CampaignCounts struct {
 	Succeeded int64 `json:"succeeded"`
 	Total     int64 `json:"total"`
 
-	// Waiting In a later stage
+	// Waiting In a later stage, or about to be asked again
 	Waiting int64 `json:"waiting"`
 }
 
@@ -1177,6 +1180,12 @@ type CampaignInput struct {
 
 // CampaignOutcome defines model for CampaignOutcome.
 type CampaignOutcome string
+
+// CampaignRetry defines model for CampaignRetry.
+type CampaignRetry struct {
+	// DeviceIds Only these; without any, all that failed
+	DeviceIds *[]string `json:"device_ids,omitempty"`
+}
 
 // CampaignRollout How far the current stage's requests have been written to the twins
 type CampaignRollout struct {
@@ -1949,6 +1958,11 @@ type SitePatch struct {
 // SiteStatus defines model for SiteStatus.
 type SiteStatus string
 
+// TargetCount defines model for TargetCount.
+type TargetCount struct {
+	Devices int64 `json:"devices"`
+}
+
 // Twin defines model for Twin.
 type Twin struct {
 	Desired         Object    `json:"desired"`
@@ -2392,6 +2406,12 @@ type CreateOrgJSONRequestBody = OrgInput
 
 // CreateCampaignJSONRequestBody defines body for CreateCampaign for application/json ContentType.
 type CreateCampaignJSONRequestBody = CampaignInput
+
+// CountTargetsJSONRequestBody defines body for CountTargets for application/json ContentType.
+type CountTargetsJSONRequestBody = CampaignTargets
+
+// RetryCampaignJSONRequestBody defines body for RetryCampaign for application/json ContentType.
+type RetryCampaignJSONRequestBody = CampaignRetry
 
 // CreatePolicyPackJSONRequestBody defines body for CreatePolicyPack for application/json ContentType.
 type CreatePolicyPackJSONRequestBody = PolicyPackInput

@@ -22,6 +22,7 @@ func (s *session) campaigns() *cobra.Command {
 			func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetCampaign(ctx, c.Args[0]) },
 		),
 		s.campaignCreate(),
+		s.campaignTargets(),
 		s.campaignStep(
 			"start",
 			"Freeze a draft's targets and begin its first stage",
@@ -36,6 +37,21 @@ func (s *session) campaigns() *cobra.Command {
 				return c.API.PromoteCampaign(ctx, c.Args[0])
 			},
 		),
+		s.campaignStep(
+			"pause",
+			"Ask no more devices until the campaign is resumed",
+			func(ctx context.Context, c *call) (*http.Response, error) {
+				return c.API.PauseCampaign(ctx, c.Args[0])
+			},
+		),
+		s.campaignStep(
+			"resume",
+			"Continue a paused campaign where it was",
+			func(ctx context.Context, c *call) (*http.Response, error) {
+				return c.API.ResumeCampaign(ctx, c.Args[0])
+			},
+		),
+		s.campaignRetry(),
 		s.campaignStep(
 			"abort",
 			"Stop a campaign; updates that devices have begun go on",
@@ -55,6 +71,20 @@ func (s *session) campaignStep(name, short string, r request) *cobra.Command {
 			Use: name + " CAMPAIGN", Short: short, Example: "  mainstay edge campaign " + name + " CAMPAIGN",
 		}, r,
 	)
+}
+
+func (s *session) campaignRetry() *cobra.Command {
+	var devices []string
+	cmd := s.Object(
+		verb.Verb{
+			Use: "retry CAMPAIGN", Short: "Ask failed devices again; a paused campaign continues",
+			Example: "  mainstay edge campaign retry fw-2.1\n  mainstay edge campaign retry fw-2.1 --device pump-1",
+		}, func(ctx context.Context, c *call) (*http.Response, error) {
+			return c.API.RetryCampaign(ctx, c.Args[0], edgeapi.CampaignRetry{DeviceIds: verb.Given(c, "device", devices)})
+		},
+	)
+	cmd.Flags().StringSliceVar(&devices, "device", nil, "ask only this device, by ID; may be repeated")
+	return cmd
 }
 
 func (s *session) campaignList() *cobra.Command {

@@ -68,6 +68,10 @@ func examples() map[string]string {
 		"GetCampaign":           campaign,
 		"StartCampaign":         campaign,
 		"PromoteCampaign":       campaign,
+		"CountTargets":          `{"devices":12}`,
+		"PauseCampaign":         campaign,
+		"ResumeCampaign":        campaign,
+		"RetryCampaign":         campaign,
 		"AbortCampaign":         campaign,
 		"ListCampaignDevices": list(
 			`{"device_id":"pump-1","site_id":"s1","stage":0,"outcome":"failed","request_id":"q1","message":"disk"}`,

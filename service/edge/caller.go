@@ -57,6 +57,14 @@ const kindSystem Kind = "system"
 
 var systemCaller = Caller{Subject: "mainstay", Kind: kindSystem}
 
+// actor returns the caller's name for people and the audit log.
+func (c Caller) actor() string {
+	if c.Kind == KindNone {
+		return "anonymous"
+	}
+	return c.Subject
+}
+
 func (c Caller) actorType() audit.ActorType {
 	switch {
 	case c.Kind == kindSystem || c.Kind == KindNone:

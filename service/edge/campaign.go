@@ -23,25 +23,36 @@ type Targets struct {
 	DeviceIDs []string          `json:"device_ids,omitempty"`
 }
 
-// admit reports whether a device is a target.
-func (t Targets) admit(d *Device) bool {
-	if slices.Contains(t.DeviceIDs, d.DeviceID) {
-		return true
-	}
-	if len(t.SiteIDs) == 0 && len(t.Labels) == 0 || len(t.SiteIDs) > 0 && !slices.Contains(t.SiteIDs, d.SiteID) {
-		return false
-	}
-	for k, v := range t.Labels {
-		if got, ok := d.Labels.V[k]; !ok || got != v {
+// matcher returns a function that reports whether a device is a target.
+func (t Targets) matcher() func(*Device) bool {
+	devices, sites := setOf(t.DeviceIDs), setOf(t.SiteIDs)
+	return func(d *Device) bool {
+		if devices[d.DeviceID] {
+			return true
+		}
+		if len(sites) == 0 && len(t.Labels) == 0 || len(sites) > 0 && !sites[d.SiteID] {
 			return false
 		}
+		for k, v := range t.Labels {
+			if got, ok := d.Labels.V[k]; !ok || got != v {
+				return false
+			}
+		}
+		return true
 	}
-	return true
+}
+
+func setOf(ids []string) map[string]bool {
+	all := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		all[id] = true
+	}
+	return all
 }
 
 // Outcomes of a device in a campaign.
 const (
-	outcomeWaiting    = "waiting" // not asked yet: in a later stage
+	outcomeWaiting    = "waiting" // not asked yet: in a later stage, or to be asked again
 	outcomePending    = "pending" // asked to update
 	outcomeInProgress = "in_progress"
 	outcomeSucceeded  = "succeeded"
@@ -66,6 +77,7 @@ const (
 	phaseIdle       = "idle"
 	phaseSelecting  = "selecting"  // the targets are being frozen
 	phaseRequesting = "requesting" // the stage's devices are being asked
+	phaseRetrying   = "retrying"   // failed devices are being asked again
 )
 
 // Campaign is a staged update of many devices.
@@ -355,11 +367,38 @@ func (s *Service) PromoteCampaign(ctx context.Context, id string) (Campaign, err
 		case c.finalStage():
 			return errCampaign(c, "is in its last stage")
 		case c.Phase != phaseIdle:
-			return errCampaign(c, "is still asking the devices of its present stage")
+			return errCampaign(c, "has not asked all devices of its present stage")
 		}
 		c.CurrentStage++
 		c.PausedReason, c.StageMetAt = "", db.Time{}
 		c.Phase, c.PhaseDone, c.PhaseTotal = phaseRequesting, 0, 0
+		return nil
+	})
+}
+
+// PauseCampaign stops asking devices until the campaign is resumed. Devices that were asked already
+// finish their updates.
+func (s *Service) PauseCampaign(ctx context.Context, id string) (Campaign, error) {
+	return s.moveCampaign(ctx, id, "campaign.pause", func(c *Campaign) error {
+		switch {
+		case c.Status != campaign.Running:
+			return errCampaign(c, "can be paused only while it runs")
+		case c.PausedReason != "":
+			return errCampaign(c, "is paused already")
+		}
+		c.PausedReason = "paused by " + callerFrom(ctx).actor()
+		return nil
+	})
+}
+
+// ResumeCampaign continues a paused campaign where it was. If too many of its devices have failed, it
+// pauses again.
+func (s *Service) ResumeCampaign(ctx context.Context, id string) (Campaign, error) {
+	return s.moveCampaign(ctx, id, "campaign.resume", func(c *Campaign) error {
+		if c.Status != campaign.Running || c.PausedReason == "" {
+			return errCampaign(c, "is not paused")
+		}
+		c.PausedReason = ""
 		return nil
 	})
 }
@@ -379,9 +418,17 @@ func (c *Campaign) abort(now time.Time) {
 	c.Status, c.PausedReason, c.Phase, c.FinishedAt = campaign.Aborted, "", phaseIdle, db.At(now)
 }
 
+// shownStatus returns the status for people: a running campaign may be paused.
+func (c *Campaign) shownStatus() string {
+	if c.Status == campaign.Running && c.PausedReason != "" {
+		return "paused"
+	}
+	return string(c.Status)
+}
+
 func errCampaign(c *Campaign, why string) error {
 	return fault.New(
-		fault.Conflict, "campaign %s %s; it is %s in stage %d of %d", c.ID, why, c.Status, c.CurrentStage+1,
+		fault.Conflict, "campaign %s %s; it is %s in stage %d of %d", c.ID, why, c.shownStatus(), c.CurrentStage+1,
 		len(c.Stages.V),
 	).WithCode("illegal_transition")
 }
@@ -389,6 +436,13 @@ func errCampaign(c *Campaign, why string) error {
 // moveCampaign applies a person's decision and waits up to 3 s for the job that carries it out, so
 // that the response for a small campaign shows the result.
 func (s *Service) moveCampaign(ctx context.Context, id, action string, decide func(*Campaign) error) (Campaign, error) {
+	return s.moveCampaignIn(ctx, id, action, func(_ *db.Tx, c *Campaign) error { return decide(c) })
+}
+
+// moveCampaignIn is moveCampaign for decisions that change more than the campaign's row.
+func (s *Service) moveCampaignIn(
+	ctx context.Context, id, action string, decide func(*db.Tx, *Campaign) error,
+) (Campaign, error) {
 	var job string
 	err := s.db.Update(ctx, func(tx *db.Tx) error {
 		c, err := s.campaign(ctx, tx, id, tx.ForUpdate())
@@ -396,12 +450,12 @@ func (s *Service) moveCampaign(ctx context.Context, id, action string, decide fu
 			return err
 		}
 		was := c.Status
-		if err := decide(&c); err != nil {
+		if err := decide(tx, &c); err != nil {
 			return err
 		}
 		job, err = s.writeCampaign(
 			ctx, tx, was, c, action,
-			fmt.Sprintf("campaign %s: %s, stage %d of %d", c.Name, c.Status, c.CurrentStage+1, len(c.Stages.V)),
+			fmt.Sprintf("campaign %s: %s, stage %d of %d", c.Name, c.shownStatus(), c.CurrentStage+1, len(c.Stages.V)),
 		)
 		return err
 	})
@@ -459,7 +513,7 @@ func (s *Service) writeCampaign(
 	if err := s.record(ctx, tx, entry{Action: action, Target: c.ID, OrgID: c.OrgID, Message: message}); err != nil {
 		return "", err
 	}
-	if c.Phase == phaseIdle {
+	if c.Phase == phaseIdle || c.PausedReason != "" {
 		return "", nil
 	}
 	return s.enqueueRollout(ctx, tx, c)

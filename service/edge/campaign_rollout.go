@@ -30,14 +30,13 @@ type rollout struct {
 }
 
 func (s *Service) enqueueRollout(ctx context.Context, tx *db.Tx, c Campaign) (string, error) {
-	return s.jobs.Enqueue(
-		ctx, tx, rolloutKind, rollout{c.ID, c.CurrentStage},
-		jobs.Options{UniqueKey: fmt.Sprintf("%s/%d", c.ID, c.CurrentStage)},
-	)
+	// Several jobs may roll out the same stage, for example after a pause that the first one has
+	// not noticed. The lock on the campaign takes them through its devices one by one.
+	return s.jobs.Enqueue(ctx, tx, rolloutKind, rollout{c.ID, c.CurrentStage}, jobs.Options{})
 }
 
-// errStageOver ends a rollout whose campaign was aborted or has moved on.
-var errStageOver = errors.New("the stage is over")
+// errStageOver ends a rollout whose campaign is paused, was aborted, or has moved on.
+var errStageOver = errors.New("there is nothing to roll out")
 
 func (s *Service) runRollout(ctx context.Context, job *jobs.Job, args rollout) error {
 	ctx = asSystem(ctx)
@@ -57,7 +56,7 @@ func (s *Service) runRollout(ctx context.Context, job *jobs.Job, args rollout) e
 // rolling locks the campaign and returns it. It fails with errStageOver if nothing is left to do.
 func (s *Service) rolling(ctx context.Context, tx *db.Tx, args rollout) (Campaign, error) {
 	c, err := s.campaign(ctx, tx, args.CampaignID, tx.ForUpdate())
-	if err == nil && (c.Status != campaign.Running || c.CurrentStage != args.Stage || c.Phase == phaseIdle) {
+	if err == nil && (c.Status != campaign.Running || c.CurrentStage != args.Stage || c.Phase == phaseIdle || c.PausedReason != "") {
 		err = errStageOver
 	}
 	return c, err
@@ -89,7 +88,7 @@ func (s *Service) selectTargetsAfter(
 	if err != nil || c.Phase != phaseSelecting {
 		return "", err
 	}
-	page, err := candidates(ctx, tx, c, after)
+	page, err := candidates(ctx, tx, c, after, selectPage)
 	if err != nil {
 		return "", err
 	}
@@ -99,9 +98,9 @@ func (s *Service) selectTargetsAfter(
 		)
 		return "", err
 	}
-	selected := 0
+	selected, isTarget := 0, c.Targets.V.matcher()
 	for i := range page {
-		if !c.Targets.V.admit(&page[i]) {
+		if !isTarget(&page[i]) {
 			continue
 		}
 		selected++
@@ -118,15 +117,16 @@ func (s *Service) selectTargetsAfter(
 	return page[len(page)-1].DeviceID, err
 }
 
-// candidates returns the next page of devices that the campaign may select, ordered by ID.
-func candidates(ctx context.Context, tx *db.Tx, c Campaign, after string) (page []Device, err error) {
-	query := `SELECT d.* FROM devices d JOIN sites s ON s.id = d.site_id AND s.status <> 'revoked'
+// candidates returns the next page of devices that the campaign may select, ordered by ID, with what
+// Targets.matcher reads.
+func candidates(ctx context.Context, q db.Querier, c Campaign, after string, limit int) (page []Device, err error) {
+	query := `SELECT d.device_id, d.site_id, d.labels FROM devices d JOIN sites s ON s.id = d.site_id AND s.status <> 'revoked'
 		WHERE d.device_id > ?`
 	args := []any{after}
 	if c.OrgID != "" {
 		query, args = query+" AND d.org_id = ?", append(args, c.OrgID)
 	}
-	return page, tx.Select(ctx, &page, query+" ORDER BY d.device_id LIMIT ?", append(args, selectPage)...)
+	return page, q.Select(ctx, &page, query+" ORDER BY d.device_id LIMIT ?", append(args, limit)...)
 }
 
 // requestNext asks the next page of the stage's devices to update.
@@ -146,6 +146,9 @@ func (s *Service) requestPage(
 	if err != nil {
 		return 0, 0, false, err
 	}
+	if c.Phase == phaseRetrying {
+		return s.retryPage(ctx, tx, c)
+	}
 	if c.PhaseTotal == 0 { // the first page of the stage
 		counts, err := countCampaign(ctx, tx, c.ID, -1)
 		if err != nil {
@@ -154,20 +157,29 @@ func (s *Service) requestPage(
 		asked := counts.Total() - counts.Waiting
 		c.PhaseTotal = max(campaign.Upto(c.Stages.V, c.CurrentStage, counts.Total())-asked, 0)
 	}
-	var next []string
+	var next []CampaignDevice
 	if err := tx.Select(
 		ctx, &next,
-		`SELECT device_id FROM campaign_devices WHERE campaign_id = ? AND stage = -1 AND outcome = 'waiting'
+		`SELECT * FROM campaign_devices WHERE campaign_id = ? AND stage = -1 AND outcome = 'waiting'
 		ORDER BY position LIMIT ?`,
 		c.ID, min(requestPageSize, c.PhaseTotal-c.PhaseDone),
 	); err != nil {
 		return 0, 0, false, err
 	}
+	for i := range next {
+		next[i].Stage = c.CurrentStage
+	}
 	if err := s.requestCampaignDevices(ctx, tx, &c, next); err != nil {
 		return 0, 0, false, err
 	}
-	c.PhaseDone += int64(len(next))
-	more = len(next) > 0 && c.PhaseDone < c.PhaseTotal
+	more, err = s.endPage(ctx, tx, &c, len(next))
+	return c.PhaseDone, c.PhaseTotal, more, err
+}
+
+// endPage stores that a page of n devices is done. After the last one, it ends the phase.
+func (s *Service) endPage(ctx context.Context, tx *db.Tx, c *Campaign, n int) (more bool, err error) {
+	c.PhaseDone += int64(n)
+	more = n > 0 && c.PhaseDone < c.PhaseTotal
 	if !more {
 		c.Phase, c.StageStartedAt = phaseIdle, db.At(s.now())
 		tx.OnCommit(s.nudgeCampaigns)
@@ -177,12 +189,19 @@ func (s *Service) requestPage(
 		"UPDATE campaigns SET phase = ?, phase_done = ?, phase_total = ?, stage_started_at = ? WHERE id = ?",
 		c.Phase, c.PhaseDone, c.PhaseTotal, c.StageStartedAt, c.ID,
 	)
-	return c.PhaseDone, c.PhaseTotal, more, err
+	return more, err
 }
 
-func (s *Service) requestCampaignDevices(ctx context.Context, tx *db.Tx, c *Campaign, ids []string) error {
-	if len(ids) == 0 {
+// requestCampaignDevices asks devices to update, in the stages that they are given. A device that was
+// asked before is asked again only if nobody has asked it for another update since.
+func (s *Service) requestCampaignDevices(ctx context.Context, tx *db.Tx, c *Campaign, asked []CampaignDevice) error {
+	if len(asked) == 0 {
 		return nil
+	}
+	parts := make(map[string]CampaignDevice, len(asked))
+	ids := make([]string, len(asked))
+	for i, d := range asked {
+		parts[d.DeviceID], ids[i] = d, d.DeviceID
 	}
 	query, args, err := db.In("SELECT * FROM devices WHERE device_id IN (?) ORDER BY device_id", ids)
 	if err != nil {
@@ -194,9 +213,20 @@ func (s *Service) requestCampaignDevices(ctx context.Context, tx *db.Tx, c *Camp
 	}
 	now := s.now().UTC()
 	moves := otaMoves{}
-	sites := make([]string, len(devices))
+	var sites []string
 	for i := range devices {
-		sites[i] = devices[i].SiteID
+		part := parts[devices[i].DeviceID]
+		if part.RequestID != "" && part.RequestID != devices[i].OTARequestID {
+			if _, err := tx.Exec(
+				ctx,
+				"UPDATE campaign_devices SET outcome = ?, message = ? WHERE campaign_id = ? AND device_id = ?",
+				outcomeFailed, "not asked again: another update was requested", c.ID, part.DeviceID,
+			); err != nil {
+				return err
+			}
+			continue
+		}
+		sites = append(sites, devices[i].SiteID)
 		req := OTARequest{
 			RequestID:   newID(),
 			Version:     c.Version,
@@ -211,8 +241,9 @@ func (s *Service) requestCampaignDevices(ctx context.Context, tx *db.Tx, c *Camp
 		}
 		if _, err := tx.Exec(
 			ctx,
-			"UPDATE campaign_devices SET stage = ?, outcome = 'pending', request_id = ?, requested_at = ? WHERE campaign_id = ? AND device_id = ?",
-			c.CurrentStage, req.RequestID, db.At(now), c.ID, devices[i].DeviceID,
+			`UPDATE campaign_devices SET stage = ?, outcome = 'pending', message = '', request_id = ?, requested_at = ?
+			WHERE campaign_id = ? AND device_id = ?`,
+			part.Stage, req.RequestID, db.At(now), c.ID, devices[i].DeviceID,
 		); err != nil {
 			return err
 		}

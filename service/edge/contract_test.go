@@ -207,6 +207,14 @@ func takeTour(tr *tour) {
 	tr.ok("StartCampaign", "/ota/campaigns/"+drafted.Id+"/start", org.AdminToken, nil, 200)
 	tr.ok("GetCampaign", "/ota/campaigns/"+drafted.Id, org.ViewerToken, nil, 200)
 	tr.ok("ListCampaignDevices", "/ota/campaigns/"+drafted.Id+"/devices", org.ViewerToken, nil, 200)
+	tr.ok("CountTargets", "/ota/campaigns/count-targets", org.ViewerToken, campaign["targets"], 200)
+	tr.ok("PauseCampaign", "/ota/campaigns/"+drafted.Id+"/pause", org.AdminToken, nil, 200)
+	tr.ok("ResumeCampaign", "/ota/campaigns/"+drafted.Id+"/resume", org.AdminToken, nil, 200)
+	for _, id := range []string{"d1", "d2"} { // one of them was asked
+		tr.call("POST", "/agent/devices/"+id+"/ota/status", agent,
+			object{"site_id": site.SiteId, "status": object{"state": "failed"}})
+	}
+	tr.ok("RetryCampaign", "/ota/campaigns/"+drafted.Id+"/retry", org.AdminToken, nil, 200)
 	tr.ok("PromoteCampaign", "/ota/campaigns/"+drafted.Id+"/promote", org.AdminToken, nil, 200)
 	tr.ok("AbortCampaign", "/ota/campaigns/"+drafted.Id+"/abort", org.AdminToken, nil, 200)
 	tr.ok("DeleteDevice", "/devices/d2", org.AdminToken, nil, 204)

@@ -336,13 +336,7 @@ func (a api) CreateCampaign(
 		AutoPromote:          value(b.AutoPromote),
 		AutoAbort:            value(b.AutoAbort),
 		Stages:               db.JSON[[]int]{V: value(b.Stages)},
-		Targets: db.JSON[Targets]{
-			V: Targets{
-				SiteIDs:   value(b.Targets.SiteIds),
-				DeviceIDs: value(b.Targets.DeviceIds),
-				Labels:    value(b.Targets.Labels),
-			},
-		},
+		Targets:              db.JSON[Targets]{V: targetsOf(b.Targets)},
 	}
 	set(&c.SuccessThreshold, b.SuccessThreshold)
 	set(&c.FailureThreshold, b.FailureThreshold)
@@ -420,6 +414,58 @@ func (a api) PromoteCampaign(
 		return nil, err
 	}
 	return edgeapi.PromoteCampaign200JSONResponse(apiCampaign(c)), nil
+}
+
+// PauseCampaign stops asking devices.
+func (a api) PauseCampaign(
+	ctx context.Context, req edgeapi.PauseCampaignRequestObject,
+) (edgeapi.PauseCampaignResponseObject, error) {
+	c, err := a.s.PauseCampaign(ctx, req.Id)
+	if err != nil {
+		return nil, err
+	}
+	return edgeapi.PauseCampaign200JSONResponse(apiCampaign(c)), nil
+}
+
+// ResumeCampaign continues a paused campaign.
+func (a api) ResumeCampaign(
+	ctx context.Context, req edgeapi.ResumeCampaignRequestObject,
+) (edgeapi.ResumeCampaignResponseObject, error) {
+	c, err := a.s.ResumeCampaign(ctx, req.Id)
+	if err != nil {
+		return nil, err
+	}
+	return edgeapi.ResumeCampaign200JSONResponse(apiCampaign(c)), nil
+}
+
+// RetryCampaign asks failed devices again.
+func (a api) RetryCampaign(
+	ctx context.Context, req edgeapi.RetryCampaignRequestObject,
+) (edgeapi.RetryCampaignResponseObject, error) {
+	var devices []string
+	if req.Body != nil {
+		devices = value(req.Body.DeviceIds)
+	}
+	c, err := a.s.RetryCampaign(ctx, req.Id, devices)
+	if err != nil {
+		return nil, err
+	}
+	return edgeapi.RetryCampaign200JSONResponse(apiCampaign(c)), nil
+}
+
+// CountTargets counts the devices that targets select.
+func (a api) CountTargets(
+	ctx context.Context, req edgeapi.CountTargetsRequestObject,
+) (edgeapi.CountTargetsResponseObject, error) {
+	n, err := a.s.CountTargets(ctx, targetsOf(*req.Body))
+	if err != nil {
+		return nil, err
+	}
+	return edgeapi.CountTargets200JSONResponse{Devices: n}, nil
+}
+
+func targetsOf(t edgeapi.CampaignTargets) Targets {
+	return Targets{SiteIDs: value(t.SiteIds), DeviceIDs: value(t.DeviceIds), Labels: value(t.Labels)}
 }
 
 // AbortCampaign ends a campaign.

@@ -46,10 +46,6 @@ func (s *Service) AcknowledgeAudit(ctx context.Context, through int64, note stri
 
 // of converts e to an audit entry by the caller c. Org and site default to the caller's.
 func (e entry) of(c Caller) audit.Entry {
-	actor := c.Subject
-	if c.Kind == KindNone {
-		actor = "anonymous"
-	}
 	if e.OrgID == "" {
 		e.OrgID = c.OrgID
 	}
@@ -57,7 +53,7 @@ func (e entry) of(c Caller) audit.Entry {
 		e.SiteID = c.SiteID
 	}
 	return audit.Entry{
-		Actor: actor, ActorType: c.actorType(), Action: e.Action, Target: e.Target,
+		Actor: c.actor(), ActorType: c.actorType(), Action: e.Action, Target: e.Target,
 		Tenant: e.OrgID, Site: e.SiteID, Result: e.Result, Message: e.Message,
 	}
 }

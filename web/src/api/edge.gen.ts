@@ -832,6 +832,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/ota/campaigns/{id}/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["ID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Ask no more devices until the campaign is resumed
+         * @description Devices that were asked already finish their updates. `paused_reason` names who paused the campaign.
+         */
+        post: operations["PauseCampaign"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/ota/campaigns/{id}/promote": {
         parameters: {
             query?: never;
@@ -851,6 +873,51 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/ota/campaigns/{id}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["ID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Continue a paused campaign where it was
+         * @description A campaign of whose devices too many have failed pauses again. Retry these devices, or promote the campaign.
+         */
+        post: operations["ResumeCampaign"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/ota/campaigns/{id}/retry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["ID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Ask failed devices again
+         * @description Without `device_ids`, all failed devices of the stages so far are asked again, and count as they then turn out. A paused campaign
+         *     continues, and a completed one runs again until they have finished. A device that was asked for another update since stays failed.
+         */
+        post: operations["RetryCampaign"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/ota/campaigns/{id}/start": {
         parameters: {
             query?: never;
@@ -864,6 +931,26 @@ export interface paths {
         put?: never;
         /** Freeze the targets and begin the first stage */
         post: operations["StartCampaign"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/ota/campaigns/count-targets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Count the devices that a campaign with these targets would have now
+         * @description IDs that do not exist or are outside the caller's scope count nothing.
+         */
+        post: operations["CountTargets"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1491,7 +1578,7 @@ export interface components {
             total: number;
             /**
              * Format: int64
-             * @description In a later stage
+             * @description In a later stage, or about to be asked again
              */
             waiting: number;
         };
@@ -1547,12 +1634,16 @@ export interface components {
         };
         /** @enum {string} */
         CampaignOutcome: "waiting" | "pending" | "in_progress" | "succeeded" | "failed" | "removed";
+        CampaignRetry: {
+            /** @description Only these; without any, all that failed */
+            device_ids?: string[];
+        };
         /** @description How far the current stage's requests have been written to the twins */
         CampaignRollout: {
             /** Format: int64 */
             done: number;
             /** @enum {string} */
-            phase: "idle" | "selecting" | "requesting";
+            phase: "idle" | "selecting" | "requesting" | "retrying";
             /** Format: int64 */
             total: number;
         };
@@ -2222,6 +2313,10 @@ export interface components {
         };
         /** @enum {string} */
         SiteStatus: "online" | "offline" | "revoked";
+        TargetCount: {
+            /** Format: int64 */
+            devices: number;
+        };
         Twin: {
             desired: components["schemas"]["Object"];
             /** Format: int64 */
@@ -3955,6 +4050,32 @@ export interface operations {
             404: components["responses"]["NotFound"];
         };
     };
+    PauseCampaign: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["ID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The paused campaign */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Campaign"];
+                };
+            };
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+        };
+    };
     PromoteCampaign: {
         parameters: {
             query?: never;
@@ -3975,6 +4096,63 @@ export interface operations {
                     "application/json": components["schemas"]["Campaign"];
                 };
             };
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+        };
+    };
+    ResumeCampaign: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["ID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The campaign */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Campaign"];
+                };
+            };
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+        };
+    };
+    RetryCampaign: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: components["parameters"]["ID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["CampaignRetry"];
+            };
+        };
+        responses: {
+            /** @description The campaign */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Campaign"];
+                };
+            };
+            400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
@@ -4005,6 +4183,33 @@ export interface operations {
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+        };
+    };
+    CountTargets: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CampaignTargets"];
+            };
+        };
+        responses: {
+            /** @description How many there are */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TargetCount"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
         };
     };
     GetOverview: {

@@ -1,0 +1,176 @@
+package edge_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
+	"github.com/mainstay-infra/mainstay/kit/db"
+)
+
+func TestAPausedCampaignAsksNobodyUntilItIsResumed(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		site, agent := c.fleet("a", 4)
+		cp := c.campaign(site, object{"stages": []int{50, 100}, "auto_promote": true})
+		path := "/ota/campaigns/" + cp.Id
+		c.call("POST", path+"/pause", adminToken, nil).Refused(409, "illegal_transition", "")
+		c.call("POST", path+"/resume", adminToken, nil).Refused(409, "illegal_transition", "")
+		c.call("POST", path+"/start", adminToken, nil).Want(200)
+		paused := contracttest.As[edgeapi.Campaign](c.call("POST", path+"/pause", adminToken, nil).Want(200))
+		if paused.Status != "running" || !strings.HasPrefix(paused.PausedReason, "paused by ") {
+			c.Errorf("%+v", paused)
+		}
+		c.call("POST", path+"/pause", adminToken, nil).Refused(409, "illegal_transition", "")
+		for _, d := range c.asked(cp.Id) {
+			c.ota(agent, site, d, "succeeded", nil).Want(200)
+		}
+		c.ahead(time.Minute)
+		c.maintain() // it would be promoted by itself
+		if got := c.readCampaign(cp.Id); got.CurrentStage != 0 || len(c.asked(cp.Id)) != 0 {
+			c.Errorf("a paused campaign is in stage %d", got.CurrentStage)
+		}
+		c.call("POST", path+"/resume", adminToken, nil).Want(200)
+		c.eventually("the next stage", func() bool { c.maintain(); return len(c.asked(cp.Id)) == 2 })
+		c.call("POST", path+"/pause", viewerToken, nil).Want(403)
+	})
+}
+
+// The job that asks the devices of a stage ends when the campaign is paused.
+func TestACampaignThatIsPausedWhileItAsksItsDevicesAsksTheOthersWhenItIsResumed(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		site, _ := c.fleet("a", 4)
+		cp := c.campaign(site, object{"stages": []int{50, 100}})
+		path := "/ota/campaigns/" + cp.Id
+		c.call("POST", path+"/start", adminToken, nil).Want(200)
+		if err := c.service.DB().Update(c.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(
+				c.Context(),
+				`UPDATE campaigns SET current_stage = 1, phase = 'requesting', phase_done = 0, phase_total = 0,
+				paused_reason = 'paused by ops' WHERE id = ?`, cp.Id,
+			)
+			return err
+		}); err != nil {
+			c.Fatal(err)
+		}
+		c.maintain()
+		c.call("POST", path+"/promote", adminToken, nil).Refused(409, "illegal_transition", "")
+		if n := len(c.asked(cp.Id)); n != 2 {
+			c.Errorf("%d devices were asked", n)
+		}
+		got := contracttest.As[edgeapi.Campaign](c.call("POST", path+"/resume", adminToken, nil).Want(200))
+		if got.Rollout.Phase != "idle" || len(c.asked(cp.Id)) != 4 {
+			c.Errorf("%+v, asked %d", got.Rollout, len(c.asked(cp.Id)))
+		}
+	})
+}
+
+func TestFailedDevicesAreAskedAgainAndCountAsTheyThenTurnOut(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		site, agent := c.fleet("a", 4)
+		cp := c.campaign(site, object{"stages": []int{100}, "failure_threshold": 0.4, "success_threshold": 0.5})
+		path := "/ota/campaigns/" + cp.Id
+		c.call("POST", path+"/retry", adminToken, nil).Refused(409, "illegal_transition", "")
+		c.call("POST", path+"/start", adminToken, nil).Want(200)
+		c.call("POST", path+"/retry", adminToken, nil).Refused(409, "illegal_transition", "") // nothing has failed
+		devices := c.asked(cp.Id)
+		for _, d := range devices[:3] {
+			c.ota(agent, site, d, "failed", object{"message": "no power"}).Want(200)
+		}
+		if got := c.readCampaign(cp.Id); got.PausedReason == "" {
+			c.Errorf("%+v", got)
+		}
+		c.call("POST", path+"/resume", adminToken, nil).Want(200)
+		if got := c.readCampaign(cp.Id); got.PausedReason == "" || got.Counts.Failed != 3 {
+			c.Errorf("it continues with too many failures: %+v", got)
+		}
+
+		// One by name; the campaign continues, since half of its devices may fail.
+		one := object{"device_ids": []string{devices[0], "of-nobody"}}
+		got := contracttest.As[edgeapi.Campaign](c.call("POST", path+"/retry", adminToken, one).Want(200))
+		if got.Counts.Failed != 2 || got.Counts.Pending != 2 || got.Rollout.Phase != "idle" {
+			c.Errorf("%+v %+v", got.Counts, got.Rollout)
+		}
+		c.ota(agent, site, devices[0], "succeeded", nil).Want(200)
+
+		// The others; but one of them has been asked for another update since.
+		c.call("POST", "/devices/"+devices[1]+"/ota", adminToken, artifact("10")).Want(200)
+		got = contracttest.As[edgeapi.Campaign](c.call("POST", path+"/retry", adminToken, nil).Want(200))
+		if got.PausedReason != "" || got.Counts.Failed != 1 || got.Counts.Waiting != 0 {
+			c.Errorf("%+v %q", got.Counts, got.PausedReason)
+		}
+		asked := c.asked(cp.Id)
+		if !slices.Contains(asked, devices[2]) || slices.Contains(asked, devices[1]) {
+			c.Errorf("asked again: %v of %v", asked, devices)
+		}
+		for _, d := range asked {
+			c.ota(agent, site, d, "succeeded", nil).Want(200)
+		}
+		c.eventually("completion", func() bool { return c.readCampaign(cp.Id).Status == "completed" })
+
+		// What is left of a completed campaign.
+		c.ota(agent, site, devices[1], "succeeded", nil).Want(200)
+		got = contracttest.As[edgeapi.Campaign](c.call("POST", path+"/retry", adminToken, nil).Want(200))
+		c.eventually("completion", func() bool { return c.readCampaign(cp.Id).Status == "completed" })
+		if n := got.Counts; n.Failed != 1 || n.Succeeded != 3 {
+			c.Errorf("%+v", n)
+		}
+	})
+}
+
+func TestARetryReachesOnlyCampaignsInScopeThatAreNotAborted(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	site, agent := c.fleet("a", 2)
+	cp := c.campaign(site, object{"stages": []int{100}, "auto_abort": true})
+	path := "/ota/campaigns/" + cp.Id
+	c.call("POST", path+"/start", adminToken, nil).Want(200)
+	other := contracttest.As[edgeapi.NewOrg](c.call("POST", "/orgs", adminToken, object{"name": "other"}).Want(201))
+	for _, step := range []string{"/pause", "/resume", "/retry"} {
+		c.call("POST", path+step, other.AdminToken, nil).Want(404)
+		c.call("POST", path+step, other.ViewerToken, nil).Want(403)
+	}
+	for _, d := range c.asked(cp.Id) {
+		c.ota(agent, site, d, "failed", nil).Want(200)
+	}
+	c.eventually("the end", func() bool { return c.readCampaign(cp.Id).Status == "aborted" })
+	c.call("POST", path+"/retry", adminToken, nil).Refused(409, "illegal_transition", "")
+}
+
+func TestTargetsAreCountedAsACampaignWouldSelectThem(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		site, agent := c.fleet("a", 3)
+		c.call("POST", "/devices/register", agent, object{"device_id": "special", "labels": object{"line": "b"}}).Want(201)
+		gone, _ := c.fleet("gone", 2)
+		c.call("POST", "/sites/"+gone+"/revoke", adminToken, nil).Want(200)
+		other := contracttest.As[edgeapi.NewOrg](
+			c.call("POST", "/orgs", adminToken, object{"name": "other"}).Want(201))
+		for _, tt := range []struct {
+			targets object
+			token   string
+			want    int64
+		}{
+			{object{"site_ids": []string{site}}, viewerToken, 4},
+			{object{"site_ids": []string{site, gone}}, viewerToken, 4},
+			{object{"labels": object{"line": "b"}}, viewerToken, 1},
+			{object{"labels": object{"line": "b"}, "device_ids": []string{"a-001", "nobody"}}, viewerToken, 2},
+			{object{"labels": object{"line": "c"}}, viewerToken, 0},
+			{object{}, viewerToken, 0},
+			{object{"site_ids": []string{site}, "device_ids": []string{"a-001"}}, other.ViewerToken, 0},
+		} {
+			got := contracttest.As[edgeapi.TargetCount](
+				c.call("POST", "/ota/campaigns/count-targets", tt.token, tt.targets).Want(200))
+			if got.Devices != tt.want {
+				c.Errorf("%v counts %d devices, want %d", tt.targets, got.Devices, tt.want)
+			}
+		}
+		c.call("POST", "/ota/campaigns/count-targets", agent, object{}).Want(403)
+		c.call("POST", "/ota/campaigns/count-targets", viewerToken, object{"site_ids": "a"}).Refused(400, "invalid", "site_ids")
+	})
+}
