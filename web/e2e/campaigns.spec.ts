@@ -50,11 +50,24 @@ test('a campaign is drafted, started, promoted and finished, with the number of 
   const promote = await dialog(page, 'campaign-promote');
   await expect(promote).toContainText('3 more devices will be asked to update to 5.0');
   await promote.getByRole('button', { name: 'Ask 3 devices' }).click();
-  await expect(page.getByRole('button', { name: 'Finish' })).toBeVisible();
-  for (let n = 0; n < 4; n++) {
+  // In the last stage nothing is left to promote.
+  await expect(page.getByRole('button', { name: 'Promote' })).toHaveCount(0);
+  await page.getByRole('button', { name: 'Pause' }).click();
+  await expect(page.getByText(/It waits for a decision: paused by .*\. Resume or abort it\./)).toBeVisible();
+  await page.getByRole('button', { name: 'Resume' }).click();
+  await expect(page.getByText('Four cameras continues.')).toBeVisible();
+  const report = async (n: number, state: string) => {
     await expect.poll(async () => (await api<{ desired: { ota?: unknown } }>('GET', `/twins/camp-${n}`)).desired.ota).toBeTruthy();
-    await api('POST', `/agent/devices/camp-${n}/ota/status`, { site_id: id, status: { state: 'succeeded' } }, agent);
-  }
+    await api('POST', `/agent/devices/camp-${n}/ota/status`, { site_id: id, status: { state } }, agent);
+  };
+  for (let n = 0; n < 4; n++) await report(n, n === 2 ? 'failed' : 'succeeded');
+  await expect(page.getByText('It waits for a decision: 1 of 4 devices failed')).toBeVisible();
+  await page.getByRole('button', { name: 'Retry failed' }).click();
+  const again = await dialog(page, 'campaign-retry');
+  await expect(again).toContainText('The campaign continues.');
+  await again.getByRole('button', { name: 'Ask 1 device again' }).click();
+  await expect(page.getByText('It waits for a decision')).toHaveCount(0);
+  await report(2, 'succeeded');
   await expect(page.getByText('completed')).toBeVisible();
 });
 
@@ -78,8 +91,8 @@ test('the devices of a campaign are narrowed to an outcome', async ({ page }) =>
   await expect(table).toContainText('checksum of the artifact differs');
   await expect(page).toHaveURL(/\?outcome=failed$/);
   await table.getByRole('checkbox').first().check();
-  await page.getByRole('button', { name: 'Request the update again' }).click();
-  const again = await dialog(page, 'campaign-again', /Request the update again 2 devices/);
+  await page.getByRole('button', { name: 'Retry', exact: true }).click();
+  const again = await dialog(page, 'campaign-again', /Retry 2 devices/);
   await expect(again).toContainText('They are asked once more');
   await again.getByRole('button', { name: 'Cancel' }).click();
 });

@@ -120,6 +120,16 @@ test('a VM is made by the form, whose errors stand at their fields, runs, is pau
   await choose(page, 'Actions for made', 'Start with the host');
   await expect(page.getByText('starts with the host from now on')).toBeVisible();
 
+  await choose(page, 'Actions for made', 'Reset…');
+  await (await dialog(page, 'hypervisor-reset', 'Reset made?')).getByRole('button', { name: 'Reset the VM' }).click();
+  await expect(page.getByText('The guest of made starts again.')).toBeVisible();
+  await choose(page, 'Actions for made', 'Restart…');
+  const restart = await dialog(page, 'hypervisor-restart', 'Restart made');
+  await restart.getByLabel('Kill it at once').check();
+  await restart.getByRole('button', { name: 'Restart the VM' }).click();
+  await expect(page.getByText('made has restarted.')).toBeVisible({ timeout: booting });
+  await expect(badge).toHaveText('running');
+
   await page.getByRole('button', { name: 'Stop…' }).click();
   const stop = await dialog(page, 'hypervisor-stop', 'Stop made');
   await stop.getByLabel('Kill it at once').check();

@@ -6,7 +6,7 @@ import { count } from './number';
 import { reason } from './problem';
 import { Bar } from './progress';
 
-export interface BulkAction<T> {
+interface Common<T> {
   /** The verb, as in “Stop”. */
   label: string;
   /** Whether the action makes sense for a row. The others are left out, and counted. */
@@ -14,10 +14,12 @@ export interface BulkAction<T> {
   /** What happens to each of them. */
   body: ReactNode;
   danger?: boolean;
-  run: (row: T) => Promise<unknown>;
   /** Called when all of them were tried. */
   after: () => unknown;
 }
+
+/** Done to the rows one by one (run), or to all of them with one request (together). */
+export type BulkAction<T> = Common<T> & ({ run: (row: T) => Promise<unknown>; together?: undefined } | { together: (rows: readonly T[]) => Promise<unknown> });
 
 /** How many requests are made at once. */
 const atOnce = 4;
@@ -26,6 +28,17 @@ const named = 5;
 export interface Outcome<T> {
   done: number;
   failed: { row: T; why: string }[];
+}
+
+/** Runs an action on all rows with one request, which fails for all of them or none. */
+async function runTogether<T>(rows: readonly T[], run: (rows: readonly T[]) => Promise<unknown>): Promise<Outcome<T>> {
+  try {
+    await run(rows);
+    return { done: rows.length, failed: [] };
+  } catch (e) {
+    const why = reason(e);
+    return { done: 0, failed: rows.map((row) => ({ row, why })) };
+  }
 }
 
 /** Runs an action on all rows, a few at a time, until the signal. A failure does not end it. */
@@ -67,7 +80,7 @@ export function BulkDialog<T>({ action, rows, counted, name, onClose }: Props<T>
     setChosen(which);
     setOutcome({ done: 0, failed: [] });
     setBusy(true);
-    const ended = await runAll(which, action.run, abort.current.signal, setOutcome);
+    const ended = action.together ? await runTogether(which, action.together) : await runAll(which, action.run, abort.current.signal, setOutcome);
     setOutcome(ended);
     setBusy(false);
     action.after();

@@ -8,12 +8,14 @@ import { Copyable } from '../../ui/copy';
 import { Card, Facts, Tags } from '../../ui/facts';
 import { Failure, Notice } from '../../ui/notice';
 import { count, percent, plural } from '../../ui/number';
+import { reason } from '../../ui/problem';
 import { Page } from '../../ui/page';
 import { usePages } from '../../ui/paging';
 import { Bar, Stages, type Stage } from '../../ui/progress';
 import { words } from '../../ui/status';
 import { Choice, Table, type Column } from '../../ui/table';
 import { DateTime, Time, duration } from '../../ui/time';
+import { toast } from '../../ui/toast';
 import { Allowed, api, useMay, type Campaign, type CampaignDevice } from '../api';
 import { devicePath, SiteLink } from '../links';
 import { CampaignState, Outcome } from '../states';
@@ -40,12 +42,12 @@ export function CampaignDetail({ id }: { id: string }) {
         <Trouble of={{ subject: id }} />
         {c.paused_reason && (
           <Notice tone="warn">
-            <strong>It waits for a decision:</strong> {c.paused_reason}. Look at the devices below, then promote or abort.
+            <strong>It waits for a decision:</strong> {c.paused_reason}. {advice(c)}
           </Notice>
         )}
         {c.rollout.phase !== 'idle' && (
           <Notice tone="info">
-            {c.rollout.phase === 'selecting' ? 'The devices are being selected.' : `Devices are being asked: ${count(c.rollout.done)} of ${count(c.rollout.total)}.`}
+            {rolloutText(c)}
           </Notice>
         )}
         <Stages label="Stages" stages={stagesOf(c)} />
@@ -82,6 +84,17 @@ export function CampaignDetail({ id }: { id: string }) {
       </div>
     </Page>
   );
+}
+
+function advice(c: Campaign): string {
+  if (c.counts.failed === 0) return 'Resume or abort it.';
+  return `Look at the failed devices below. Then ask them again, ${isLast(c) ? 'or abort the campaign.' : 'promote the campaign all the same, or abort it.'}`;
+}
+
+function rolloutText({ rollout: r, paused_reason }: Campaign): string {
+  if (r.phase === 'selecting') return 'The devices are being selected.';
+  const what = r.phase === 'retrying' ? 'Failed devices are being asked again' : 'Devices are being asked';
+  return paused_reason ? `${count(r.done)} of ${plural(r.total, 'device')} were asked before it was paused.` : `${what}: ${count(r.done)} of ${count(r.total)}.`;
 }
 
 const mostNamed = 20;
@@ -140,6 +153,9 @@ function Counts({ campaign: c }: { campaign: Campaign }) {
   );
 }
 
+/** After the last stage nothing is left to promote: the campaign completes by itself. */
+const isLast = (c: Campaign) => c.current_stage === c.stages.length - 1;
+
 function Decisions({ campaign: c }: { campaign: Campaign }) {
   const confirm = useConfirm();
   const queries = useQueryClient();
@@ -147,7 +163,6 @@ function Decisions({ campaign: c }: { campaign: Campaign }) {
   const refresh = () => queries.invalidateQueries({ queryKey: ['campaigns'] });
   const asked = upTo(c.stages, c.current_stage, c.counts.total);
   const next = upTo(c.stages, c.current_stage + 1, c.counts.total) - asked;
-  const isLast = c.current_stage === c.stages.length - 1;
 
   const start = () =>
     confirm({
@@ -162,22 +177,50 @@ function Decisions({ campaign: c }: { campaign: Campaign }) {
     });
   const promote = () =>
     confirm({
-      title: isLast ? `Finish ${c.name}?` : `Promote ${c.name} to stage ${c.current_stage + 2}?`,
+      title: `Promote ${c.name} to stage ${c.current_stage + 2}?`,
       body: (
         <>
-          <p>{isLast ? 'This is the last stage: all devices have been asked already, and the campaign is completed.' : `${plural(next, 'more device')} will be asked to update to ${c.version}.`}</p>
+          <p>
+            {plural(next, 'more device')} will be asked to update to {c.version}.
+          </p>
           <p className="muted">
             Of the {plural(asked, 'device')} asked so far, {count(c.counts.succeeded)} succeeded and {count(c.counts.failed)} failed.
           </p>
         </>
       ),
-      action: isLast ? 'Finish the campaign' : `Ask ${plural(next, 'device')}`,
+      action: `Ask ${plural(next, 'device')}`,
       run: async () => {
         await api.POST('/ota/campaigns/{id}/promote', path);
         await refresh();
       },
       done: `${c.name} is promoted.`,
     });
+  const retry = () =>
+    confirm({
+      title: `Ask ${plural(c.counts.failed, 'failed device')} of ${c.name} again?`,
+      body: (
+        <p>
+          They are asked once more to update to <b>{c.version}</b>, and count as they then turn out. {c.paused_reason ? 'The campaign continues.' : c.status === 'completed' ? 'The campaign runs until they have finished.' : ''}
+        </p>
+      ),
+      action: `Ask ${plural(c.counts.failed, 'device')} again`,
+      run: async () => {
+        await api.POST('/ota/campaigns/{id}/retry', path);
+        await refresh();
+      },
+      done: `The failed devices of ${c.name} are asked again.`,
+    });
+  const step = async (call: Promise<unknown>, done: string) => {
+    try {
+      await call;
+      toast(done);
+    } catch (e) {
+      toast(reason(e), 'bad');
+    }
+    await refresh();
+  };
+  const pause = () => step(api.POST('/ota/campaigns/{id}/pause', path), `${c.name} is paused.`);
+  const resume = () => step(api.POST('/ota/campaigns/{id}/resume', path), `${c.name} continues.`);
   const abort = () =>
     confirm({
       title: `Abort ${c.name}?`,
@@ -197,18 +240,40 @@ function Decisions({ campaign: c }: { campaign: Campaign }) {
     });
   return (
     <>
+      {(c.status === 'running' || c.status === 'completed') && c.counts.failed > 0 && c.rollout.phase === 'idle' && (
+        <Allowed operation="RetryCampaign">
+          <button type="button" className="btn" onClick={retry}>
+            Retry failed
+          </button>
+        </Allowed>
+      )}
       {c.status === 'running' && (
         <>
+          {c.paused_reason ? (
+            <Allowed operation="ResumeCampaign">
+              <button type="button" className="btn" onClick={() => void resume()}>
+                Resume
+              </button>
+            </Allowed>
+          ) : (
+            <Allowed operation="PauseCampaign">
+              <button type="button" className="btn" onClick={() => void pause()}>
+                Pause
+              </button>
+            </Allowed>
+          )}
           <Allowed operation="AbortCampaign">
             <button type="button" className="btn" onClick={abort}>
               Abort
             </button>
           </Allowed>
-          <Allowed operation="PromoteCampaign">
-            <button type="button" className="btn btn-primary" onClick={promote}>
-              {isLast ? 'Finish' : 'Promote'}
-            </button>
-          </Allowed>
+          {!isLast(c) && c.rollout.phase === 'idle' && (
+            <Allowed operation="PromoteCampaign">
+              <button type="button" className="btn btn-primary" onClick={promote}>
+                Promote
+              </button>
+            </Allowed>
+          )}
         </>
       )}
       {c.status === 'draft' && (
@@ -231,22 +296,17 @@ function Decisions({ campaign: c }: { campaign: Campaign }) {
 
 function StartQuestion({ campaign: c }: { campaign: Campaign }) {
   const targets = useQuery({ queryKey: ['campaigns', 'targets', c.id], queryFn: ({ signal }) => countTargets(c.targets, signal), staleTime: 0 });
-  const t = targets.data;
-  const first = t && upTo(c.stages, 0, t.devices);
+  const devices = targets.data;
   return (
     <>
       {targets.error ? (
         <Failure error={targets.error} />
-      ) : t ? (
-        t.devices === 0 && !t.atLeast ? (
+      ) : devices !== undefined ? (
+        devices === 0 ? (
           <Notice tone="warn">No device matches the targets now.</Notice>
         ) : (
           <p>
-            <b>
-              {t.atLeast ? 'More than ' : ''}
-              {plural(t.devices, 'device')}
-            </b>{' '}
-            {t.devices === 1 ? 'matches' : 'match'} now. {plural(first ?? 0, 'device')} in the first stage ({c.stages[0]} %) will be asked at once to update to <b>{c.version}</b>.
+            <b>{plural(devices, 'device')}</b> {devices === 1 ? 'matches' : 'match'} now. {plural(upTo(c.stages, 0, devices), 'device')} in the first stage ({c.stages[0]} %) will be asked at once to update to <b>{c.version}</b>.
           </p>
         )
       ) : (
@@ -266,7 +326,7 @@ const columns: Column<CampaignDevice>[] = [
 ];
 
 function CampaignDevices({ campaign }: { campaign: Campaign }) {
-  const { id, version, url, sha256, size } = campaign;
+  const { id } = campaign;
   const may = useMay();
   const queries = useQueryClient();
   const [outcome, setOutcome] = useParam<'' | CampaignDevice['outcome']>('outcome', '');
@@ -286,14 +346,14 @@ function CampaignDevices({ campaign }: { campaign: Campaign }) {
         rowKey={(d) => d.device_id}
         href={(d) => `${devicePath(d.device_id)}#ota`}
         bulk={
-          may('RequestOTA')
+          may('RetryCampaign') && campaign.status !== 'aborted'
             ? [
                 {
-                  label: 'Request the update again',
+                  label: 'Retry',
                   applies: (d: CampaignDevice) => d.outcome === 'failed',
-                  body: `They are asked once more to update to ${version}. The campaign itself counts them as failed all the same.`,
-                  run: (d: CampaignDevice) => api.POST('/devices/{id}/ota', { params: { path: { id: d.device_id } }, body: { version, url, sha256, ...(size && { size }) } }),
-                  after: () => queries.invalidateQueries({ queryKey: ['devices'] }),
+                  body: `They are asked once more to update to ${campaign.version}, and count as they then turn out. A campaign that is paused continues.`,
+                  together: (devices: readonly CampaignDevice[]) => api.POST('/ota/campaigns/{id}/retry', { params: { path: { id } }, body: { device_ids: devices.map((d) => d.device_id) } }),
+                  after: () => queries.invalidateQueries({ queryKey: ['campaigns'] }),
                 },
               ]
             : []

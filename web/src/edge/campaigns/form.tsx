@@ -50,13 +50,9 @@ function Matching({ targets }: { targets: CampaignInput['targets'] }) {
         <span className="muted">No device is chosen yet.</span>
       ) : error ? (
         reason(error)
-      ) : data ? (
+      ) : data !== undefined ? (
         <>
-          <b>
-            {data.atLeast ? 'More than ' : ''}
-            {plural(data.devices, 'device')}
-          </b>{' '}
-          {data.devices === 1 && !data.atLeast ? 'matches' : 'match'} now.
+          <b>{plural(data, 'device')}</b> {data === 1 ? 'matches' : 'match'} now.
         </>
       ) : (
         <span className="muted">Counting the devices…</span>
