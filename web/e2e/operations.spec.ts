@@ -79,6 +79,23 @@ test('what needs attention is grouped, critical alerts first, and leads to the o
   await expect(page.getByRole('row', { name: /update of device/ })).toHaveCount(0);
 });
 
+test('a group of alerts narrows the list to its kind or its site, and says how many of them are handled', async ({ page }) => {
+  await open(page, '/alerts');
+  const groups = page.getByRole('group', { name: 'Alerts in groups' });
+  const kind = groups.getByRole('button', { name: /^ota failed \d+/ });
+  await kind.click();
+  await expect(kind).toHaveAttribute('aria-pressed', 'true');
+  await expect(page).toHaveURL(/kind=ota_failed/);
+  await expect(page.getByRole('row', { name: /site quiet-1 is offline/ })).toHaveCount(0);
+  await kind.click();
+  await groups.getByRole('combobox', { name: 'Group by' }).selectOption('site');
+  await groups.getByRole('button', { name: /^quiet-1 \d+/ }).click();
+  await expect(page).toHaveURL(/by=site/);
+  await expect(page.getByRole('row', { name: /site quiet-1 is offline/ })).toBeVisible();
+  await expect(page.getByRole('row', { name: /update of device/ })).toHaveCount(0);
+  await shot(page, 'alerts-groups', true);
+});
+
 test('an alert leads to what it is about', async ({ page }) => {
   await open(page, '/alerts');
   await page.getByRole('row', { name: /site quiet-1 is offline/ }).getByRole('link').first().click();

@@ -10,6 +10,7 @@ import { Choice, Table, type Column } from '../ui/table';
 import { DateTime, Time } from '../ui/time';
 import { advice } from './advice';
 import { useAlertActions } from './alert-actions';
+import { AlertGrouping, type GroupBy } from './alert-grouping';
 import { subjectPath } from './alert-list';
 import { api, shortId, type Alert } from './api';
 import { SiteLink } from './links';
@@ -73,60 +74,64 @@ export function Alerts() {
   const [site, setSite] = useParam('site', '');
   const [handled, setHandled] = useParam<'' | 'open' | 'acknowledged' | 'silenced'>('handled', '', ['open', 'acknowledged', 'silenced']);
   const [kind, setKind] = useParam<'' | Alert['kind']>('kind', '', kinds);
+  const [by, setBy] = useParam<GroupBy>('by', 'kind', ['kind', 'site']);
   const { actions, bulk, dialog } = useAlertActions();
   const pages = usePages(['alerts', 'list', status, severity, kind, site, handled], (cursor, signal) =>
     page(api.GET('/alerts', { params: { query: { cursor, status, ...(severity && { severity }), ...(kind && { kind }), ...(site && { site_id: site }), ...handledFilter[handled] } }, signal })));
   return (
     <Page title="Alerts" lead="An alert fires while something needs attention, and resolves by itself when it no longer does.">
-      <Card flush>
-        <Table
-          label="Alerts"
-          noun="alert"
-          columns={status === 'firing' ? firingColumns : columns}
-          pages={pages}
-          rowKey={(a) => a.id}
-          actions={actions}
-          bulk={bulk}
-          tools={
-            <>
-              <Choice
-                label="Status"
-                value={status}
-                options={[
-                  { value: 'firing', label: 'Firing' },
-                  { value: 'resolved', label: 'Resolved' },
-                  { value: 'all', label: 'Firing and resolved' },
-                ]}
-                onChange={setStatus}
-              />
-              <Choice
-                label="Severity"
-                value={severity}
-                options={[
-                  { value: '', label: 'Any severity' },
-                  { value: 'critical', label: 'Critical' },
-                  { value: 'warning', label: 'Warning' },
-                ]}
-                onChange={setSeverity}
-              />
-              <Choice
-                label="Handled"
-                value={handled}
-                options={[
-                  { value: '', label: 'Handled or not' },
-                  { value: 'open', label: 'Neither acknowledged nor silenced' },
-                  { value: 'acknowledged', label: 'Acknowledged' },
-                  { value: 'silenced', label: 'Silenced' },
-                ]}
-                onChange={setHandled}
-              />
-              <Choice label="Kind" value={kind} options={[{ value: '', label: 'All kinds' }, ...kinds.map((k) => ({ value: k, label: words(k) }))]} onChange={setKind} />
-              <SiteChoice value={site} onChange={setSite} />
-            </>
-          }
-          empty={kind || severity || site || handled ? { icon: 'check', title: 'No alert matches' } : { icon: 'check', title: status === 'firing' ? 'No alert is firing' : 'No alerts', text: status === 'firing' ? 'All is well.' : undefined }}
-        />
-      </Card>
+      <div className="stack">
+        <AlertGrouping by={by} onBy={setBy} status={status} kind={kind} site={site} onKind={setKind} onSite={setSite} />
+        <Card flush>
+          <Table
+            label="Alerts"
+            noun="alert"
+            columns={status === 'firing' ? firingColumns : columns}
+            pages={pages}
+            rowKey={(a) => a.id}
+            actions={actions}
+            bulk={bulk}
+            tools={
+              <>
+                <Choice
+                  label="Status"
+                  value={status}
+                  options={[
+                    { value: 'firing', label: 'Firing' },
+                    { value: 'resolved', label: 'Resolved' },
+                    { value: 'all', label: 'Firing and resolved' },
+                  ]}
+                  onChange={setStatus}
+                />
+                <Choice
+                  label="Severity"
+                  value={severity}
+                  options={[
+                    { value: '', label: 'Any severity' },
+                    { value: 'critical', label: 'Critical' },
+                    { value: 'warning', label: 'Warning' },
+                  ]}
+                  onChange={setSeverity}
+                />
+                <Choice
+                  label="Handled"
+                  value={handled}
+                  options={[
+                    { value: '', label: 'Handled or not' },
+                    { value: 'open', label: 'Neither acknowledged nor silenced' },
+                    { value: 'acknowledged', label: 'Acknowledged' },
+                    { value: 'silenced', label: 'Silenced' },
+                  ]}
+                  onChange={setHandled}
+                />
+                <Choice label="Kind" value={kind} options={[{ value: '', label: 'All kinds' }, ...kinds.map((k) => ({ value: k, label: words(k) }))]} onChange={setKind} />
+                <SiteChoice value={site} onChange={setSite} />
+              </>
+            }
+            empty={kind || severity || site || handled ? { icon: 'check', title: 'No alert matches' } : { icon: 'check', title: status === 'firing' ? 'No alert is firing' : 'No alerts', text: status === 'firing' ? 'All is well.' : undefined }}
+          />
+        </Card>
+      </div>
       {dialog}
     </Page>
   );
