@@ -322,7 +322,7 @@ test.describe('a load balancer at work', () => {
       stops.push(stop.name);
     }
     expect(stops).toEqual([
-      ...['Skip to the content', 'Mainstay', 'Overview', 'Balancing', 'VIPs', 'Backends', 'Node', 'BGP sessions 1', 'Configuration', 'Theme', 'Sign out', 'API reference'],
+      ...['Skip to the content', 'Mainstay', 'Overview', 'Balancing', 'VIPs', 'Backends', 'Node', 'BGP sessions 1', 'Configuration', 'Theme', 'Sign out', 'Guide', 'API reference'],
       ...['Go to', 'Keyboard shortcuts', 'Filter the loaded VIPs', 'Columns', 'VIP', 'Protocol', 'Mode', 'Backends', 'Packets/s', 'Throughput', 'New flows/s', 'Dropped/s'],
       ...[lb.vips.web, lb.vips.range, lb.vips.dns],
     ]);

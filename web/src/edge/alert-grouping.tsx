@@ -35,7 +35,7 @@ export function AlertGrouping({ by, onBy, status, kind, site, onKind, onSite }: 
   const chosen = by === 'kind' ? kind : site;
   const choose = (key: string) => (by === 'kind' ? onKind(key as Alert['kind']) : onSite(key));
   return (
-    <div className="row" role="group" aria-label="Alerts in groups">
+    <div className="row groups" role="group" aria-label="Alerts in groups">
       <Choice
         label="Group by"
         value={by}

@@ -94,7 +94,7 @@ function Frame() {
   const groups = useNav();
   const { state, silentSince } = useLive();
   return (
-    <Shell service={service} groups={groups} live={state} find={find}>
+    <Shell service={service} guide="edge" groups={groups} live={state} find={find}>
       {silentSince !== undefined && (
         <div className="banners">
           <Silent who="The control plane" at={silentSince}>

@@ -69,7 +69,7 @@ function Frame({ me }: { me: Me }) {
   const groups = useNav();
   const { state, error, host, operations, readAt, retry } = useLive();
   return (
-    <Shell service={service} groups={groups} live={state} find={find}>
+    <Shell service={service} guide="hypervisor" groups={groups} live={state} find={find}>
       {(me.insecure || (state === 'reconnecting' && host)) && (
         <div className="stack-tight banners">
           {me.insecure && (

@@ -69,7 +69,7 @@ function Frame() {
   const { state, error, retry, reading } = useLive();
   const find: Find = useCallback((text) => Promise.resolve(found(reading?.vips ?? [], text)), [reading]);
   return (
-    <Shell service={service} groups={groups} live={state} find={find}>
+    <Shell service={service} guide="lb" groups={groups} live={state} find={find}>
       <Banners />
       {error === undefined ? (
         <Pages />

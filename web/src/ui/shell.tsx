@@ -41,6 +41,8 @@ const liveWords: Record<StreamState, [tone: Tone, text: string]> = {
 
 interface SideProps {
   service: string;
+  /** The service's guide, by the name of its file in docs/services. */
+  guide: string;
   groups: readonly NavGroup[];
 }
 
@@ -51,7 +53,10 @@ interface ShellProps extends SideProps {
   children: ReactNode;
 }
 
-export function Shell({ service, groups, live, find, children }: ShellProps) {
+/** Where the guides are: this project's own documents. */
+const guides = 'https://github.com/mainstay-infra/mainstay/blob/main/docs/services/';
+
+export function Shell({ service, guide, groups, live, find, children }: ShellProps) {
   const [crumbs, setCrumbs] = useState<HTMLElement | null>(null);
   const [help, setHelp] = useState(false);
   const [drawer, setDrawer] = useState(false);
@@ -67,7 +72,7 @@ export function Shell({ service, groups, live, find, children }: ShellProps) {
   ];
   const [tone, text] = liveWords[live];
 
-  const side = <Side service={service} groups={groups} onFollow={() => setDrawer(false)} />;
+  const side = <Side service={service} guide={guide} groups={groups} onFollow={() => setDrawer(false)} />;
   return (
     <PageContext value={context}>
       <a className="skip" href="#main" onClick={skip}>
@@ -111,7 +116,7 @@ function skip(event: React.MouseEvent): void {
   document.getElementById('main')?.focus();
 }
 
-function Side({ service, groups, onFollow }: SideProps & { onFollow: () => void }) {
+function Side({ service, guide, groups, onFollow }: SideProps & { onFollow: () => void }) {
   return (
     <div className="side">
       <div className="brand">
@@ -127,13 +132,13 @@ function Side({ service, groups, onFollow }: SideProps & { onFollow: () => void 
           <Group key={g.label} group={g} onFollow={onFollow} />
         ))}
       </nav>
-      <Foot />
+      <Foot guide={guide} />
     </div>
   );
 }
 
 /** Who is signed in, the theme, and where to read on. */
-function Foot() {
+function Foot({ guide }: { guide: string }) {
   const session = useOwnSession();
   const { info } = useSession(session);
   const signOut = () => void session.signOut().catch((e: unknown) => toast(`You are still signed in: ${reason(e)}`, 'bad'));
@@ -154,6 +159,9 @@ function Foot() {
         )}
       </div>
       <div className="row spread small">
+        <a href={`${guides}${guide}.md`} target="_blank" rel="noreferrer">
+          Guide
+        </a>
         <a href="/docs/">API reference</a>
         {info && <span className="muted">{info.version}</span>}
       </div>
