@@ -270,20 +270,35 @@ func (f DeploymentFilter) scope(scope db.Scope) db.Scope {
 	if f.SiteID != "" {
 		scope = scope.And("site_id = ?", f.SiteID)
 	}
-	if len(f.Status) == 0 {
-		return scope
-	}
-	var conditions []string
-	var args []any
+	// Whether a status still holds depends on the site for some statuses only.
+	var lasting, changing []string
+	unknown := false
 	for _, status := range f.Status {
 		switch {
 		case status == countUnknown:
-			conditions = append(conditions, statusIsUnknown)
+			unknown = true
 		case slices.Contains(changeUnheard, status):
-			conditions, args = append(conditions, "status = ? AND site_id NOT IN "+silentSites), append(args, status)
+			changing = append(changing, status)
 		default:
-			conditions, args = append(conditions, "status = ?"), append(args, status)
+			lasting = append(lasting, status)
 		}
+	}
+	var conditions []string
+	var args []any
+	for _, of := range []struct {
+		statuses []string
+		more     string
+	}{{lasting, ""}, {changing, " AND site_id NOT IN " + silentSites}} {
+		if len(of.statuses) > 0 {
+			condition, values := oneOf("status", of.statuses)
+			conditions, args = append(conditions, condition+of.more), append(args, values...)
+		}
+	}
+	if unknown {
+		conditions = append(conditions, statusIsUnknown)
+	}
+	if len(conditions) == 0 {
+		return scope
 	}
 	return scope.And(strings.Join(conditions, " OR "), args...)
 }

@@ -226,7 +226,10 @@ func (s *Service) devices(ctx context.Context, q db.Querier, f DeviceFilter) ([]
 	if f.SiteID != "" {
 		scope = scope.And("site_id = ?", f.SiteID)
 	}
-	scope = among(scope, "ota_state", f.OTA)
+	if len(f.OTA) > 0 {
+		condition, args := oneOf("ota_state", f.OTA)
+		scope = scope.And(condition, args...)
+	}
 	devices := []Device{}
 	order, err := search.Page{
 		Table: "devices", ID: "device_id", Sorts: deviceSorts, Scope: scope, Text: f.Text, Sort: f.Sort, After: f.After,

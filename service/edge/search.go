@@ -83,15 +83,12 @@ func describeRows(ctx context.Context, d *db.DB) (more bool, err error) {
 	return more && err == nil, err
 }
 
-// among narrows a scope to the rows whose column has one of the values. The column must be a constant
-// of the program. Without values, the scope stays.
-func among[T ~string](scope db.Scope, column string, values []T) db.Scope {
-	if len(values) == 0 {
-		return scope
-	}
-	args := make([]any, len(values))
+// oneOf returns the condition, with its arguments, that a column has one of the values, of which there
+// must be some. The column must be a constant of the program.
+func oneOf[T ~string](column string, values []T) (condition string, args []any) {
+	args = make([]any, len(values))
 	for i, v := range values {
 		args[i] = string(v)
 	}
-	return scope.And(column+" IN (?"+strings.Repeat(", ?", len(values)-1)+")", args...)
+	return column + " IN (?" + strings.Repeat(", ?", len(values)-1) + ")", args
 }

@@ -26,7 +26,7 @@ CREATE INDEX deployments_by_id ON deployments (id, site_id, search);
 CREATE INDEX deployments_by_label ON deployments (name, id, site_id, search);
 CREATE INDEX deployments_by_org ON deployments (org_id, id, site_id, search);
 CREATE INDEX deployments_by_org_label ON deployments (org_id, name, id, site_id, search);
-CREATE INDEX deployments_by_status ON deployments (status, id, org_id, site_id, search);
+CREATE INDEX deployments_by_status ON deployments (status, id, org_id, site_id, name, search);
 
 -- The targets of a campaign can be long, and are not to be read to find it.
 DROP INDEX campaigns_by_org;
