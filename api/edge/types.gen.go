@@ -2327,7 +2327,7 @@ type ListDeploymentsParams struct {
 	// Status Only deployments with one of these statuses, as the overview counts them; may be given several times
 	Status *[]KnownDeploymentStatus `form:"status,omitempty" json:"status,omitempty"`
 
-	// Q Text in the id, the name, the image or the version, or in the id, the name or a label of the site, whatever its case
+	// Q Text in the id, the name, the image or the version, or, without `site_id`, in the id, the name or a label of the site, whatever its case
 	Q *string `form:"q,omitempty" json:"q,omitempty"`
 
 	// Sort The order; a dash before it means descending

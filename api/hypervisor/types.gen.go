@@ -1259,7 +1259,7 @@ type ListVMsParams struct {
 	// Label Only those with this label, KEY=VALUE; may be given several times
 	Label *[]string `form:"label,omitempty" json:"label,omitempty"`
 
-	// Q Text in the id, the name, the image, the tenant or a label (`key=value`), whatever its case
+	// Q Text in the id, the name, the image, the tenant, an address or a label (`key=value`), whatever its case
 	Q *string `form:"q,omitempty" json:"q,omitempty"`
 
 	// Sort The order; a dash before it means descending

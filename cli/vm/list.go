@@ -41,7 +41,7 @@ func (s commands) list() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&tenant, "tenant", "", "only this tenant's")
 	f.StringVar(&state, "state", "", "only those in this state, for example running")
-	f.StringVar(&search, "search", "", "only VMs with this text in the name, the ID, the image, the tenant or a label")
+	f.StringVar(&search, "search", "", "only VMs with this text in the name, the ID, the image, the tenant, an address or a label")
 	f.StringVar(&sort, "sort", "", "created_at, name or state; a dash before it means descending")
 	f.Var(&labels, "label", "only those with this label; may be repeated")
 	return cmd

@@ -259,7 +259,7 @@ func (s *Service) CreateDeployment(ctx context.Context, siteID, name string, in 
 type DeploymentFilter struct {
 	SiteID string
 	Status []string // as the overview counts them; empty: any
-	Text   string   // must be contained in the id, name, image or version, or in what a search for sites looks at
+	Text   string   // must be contained in the id, name, image or version or, without SiteID, in what a search for sites looks at
 	Sort   string   // as the contract has it; empty: by id, which is the order of creation
 	After  string   // the key of the last deployment of the previous page
 	Limit  int
@@ -329,7 +329,7 @@ func (s *Service) deployments(
 		Table: "deployments", ID: "id", Sorts: deploymentSorts, Scope: f.scope(scope), Text: f.Text, Sort: f.Sort,
 		After: f.After, Limit: f.Limit,
 	}
-	if f.Text != "" {
+	if f.Text != "" && f.SiteID == "" {
 		where, args := scope.SQL()
 		found, arg := search.Contains(f.Text)
 		page.Or = new(db.Where("site_id IN (SELECT id FROM sites WHERE "+where+" AND "+found+")", append(args, arg)...))

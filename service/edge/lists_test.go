@@ -72,6 +72,7 @@ func TestRoutesDeploymentsAndCampaignsAreFoundByTheirTexts(t *testing.T) {
 			{"/deployments", "e", org.ViewerToken, "camera"},
 			{"/deployments?status=running", "logger", viewerToken, ""},
 			{"/deployments?site_id=" + other, "ghcr", viewerToken, "logger"},
+			{"/deployments?site_id=" + other, "plant", viewerToken, ""},
 			{"/ota/campaigns", "FRÜH", viewerToken, "Früh_ling"},
 			{"/ota/campaigns", "_", viewerToken, "Früh_ling"},
 			{"/ota/campaigns", "%", viewerToken, "100%"},

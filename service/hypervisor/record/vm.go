@@ -91,7 +91,11 @@ type VM struct {
 }
 
 func (r *VM) searchText() string {
-	return search.Text(r.Labels.V, r.ID, r.Name, r.Spec.V.Image, r.Tenant)
+	words := []string{r.ID, r.Name, r.Spec.V.Image, r.Tenant}
+	if r.State.HasProcess() {
+		words = append(words, r.IPs.V...) // what it had before is nobody's, or another VM's
+	}
+	return search.Text(r.Labels.V, words...)
 }
 
 // described returns the ID, and the column search.
@@ -169,7 +173,7 @@ type Filter struct {
 	Tenant string
 	State  string
 	Labels map[string]string
-	Text   string // must be contained in the id, name, image, tenant or a label (key=value), ignoring case
+	Text   string // must be contained in the id, name, image, tenant, an address or a label (key=value), ignoring case
 	Sort   string // as the contract has it; empty: oldest first
 	After  string // the key of the last VM of the previous page
 	Limit  int

@@ -3174,7 +3174,7 @@ export interface operations {
                 cursor?: components["parameters"]["Cursor"];
                 /** @description Items a page */
                 limit?: components["parameters"]["Limit"];
-                /** @description Text in the id, the name, the image or the version, or in the id, the name or a label of the site, whatever its case */
+                /** @description Text in the id, the name, the image or the version, or, without `site_id`, in the id, the name or a label of the site, whatever its case */
                 q?: string;
                 /** @description Only what concerns this site */
                 site_id?: components["parameters"]["SiteFilter"];

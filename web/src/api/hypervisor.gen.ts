@@ -3006,7 +3006,7 @@ export interface operations {
                 label?: string[];
                 /** @description The most items of a page */
                 limit?: components["parameters"]["Limit"];
-                /** @description Text in the id, the name, the image, the tenant or a label (`key=value`), whatever its case */
+                /** @description Text in the id, the name, the image, the tenant, an address or a label (`key=value`), whatever its case */
                 q?: string;
                 /** @description The order; a dash before it means descending */
                 sort?: "created_at" | "-created_at" | "name" | "-name" | "state" | "-state";

@@ -78,6 +78,9 @@ export function sortFor<Field extends string>(order: Order | null, names: Record
   return field && (order?.descending ? `-${field}` : field);
 }
 
+/** The values of a filter that stands for several, as “failed,denied” in the address. */
+export const valuesOf = <V extends string>(text: string): V[] => text.split(',').filter(Boolean) as V[];
+
 const textOf = (order: Order | null) => (order ? `${order.descending ? '-' : ''}${order.column}` : '');
 
 /** How many parts of a list an address may ask for. */
