@@ -101,7 +101,7 @@ var lower = map[string]int{
 	"auth": 1, "console": 1, "db": 1, "document": 1, "fanout": 1, "httpserve": 1, "image": 1, "list": 1,
 	"netlab": 1, "pki": 1, "podman": 1, "quota": 1, "telemetry": 1, "text": 1, "webhook": 1,
 	"alert": 2, "audit": 2, "config": 2, "contract": 2, "feed": 2, "jobs": 2, "keyring": 2, "relay": 2, "rest": 2,
-	"series": 2, "ticket": 2, "transfer": 2,
+	"search": 2, "series": 2, "ticket": 2, "transfer": 2,
 	"endpoint": 3, "operation": 3, "session": 3,
 	"shell": 4,
 }
@@ -532,7 +532,6 @@ var unscoped = map[string]string{
 	"policy.go policiesOf":                       "the packs of a site that its callers have looked up",
 	"policy.go AgentPolicyPacks":                 "the site of the agent that calls",
 	"route.go current":                           "events of all orgs are routed by one table",
-	"search.go describeRows":                     "it prepares the rows of all orgs for searches",
 	"site.go enrollmentOrg":                      "the token says which org it is of",
 	"site.go markOffline":                        "a sweep of all sites",
 	"token.go findToken":                         "who calls is not known before",

@@ -297,6 +297,9 @@ func (c *Client) ListDeployments(ctx context.Context, params *ListDeploymentsPar
 		out.Query("limit", params.Limit)
 		out.Query("cursor", params.Cursor)
 		out.Query("site_id", params.SiteId)
+		out.Query("status", params.Status)
+		out.Query("q", params.Q)
+		out.Query("sort", params.Sort)
 	}
 	return c.Send(ctx, out, editors)
 }
@@ -338,6 +341,7 @@ func (c *Client) ListDevices(ctx context.Context, params *ListDevicesParams, edi
 		out.Query("limit", params.Limit)
 		out.Query("cursor", params.Cursor)
 		out.Query("site_id", params.SiteId)
+		out.Query("ota_state", params.OtaState)
 		out.Query("q", params.Q)
 		out.Query("sort", params.Sort)
 	}
@@ -488,13 +492,16 @@ func (c *Client) GetOrg(ctx context.Context, id ID, editors ...rest.Editor) (*ht
 	return c.Send(ctx, rest.To("GET", "/orgs/{id}").Path("id", id), editors)
 }
 
-// ListCampaigns Campaigns in the caller's scope, newest first
+// ListCampaigns Campaigns in the caller's scope, newest first unless `sort` says otherwise
 func (c *Client) ListCampaigns(ctx context.Context, params *ListCampaignsParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("GET", "/ota/campaigns")
 	if params != nil {
 		out.Query("limit", params.Limit)
 		out.Query("cursor", params.Cursor)
 		out.Query("status", params.Status)
+		out.Query("paused", params.Paused)
+		out.Query("q", params.Q)
+		out.Query("sort", params.Sort)
 	}
 	return c.Send(ctx, out, editors)
 }
@@ -631,6 +638,9 @@ func (c *Client) ListRoutes(ctx context.Context, params *ListRoutesParams, edito
 	if params != nil {
 		out.Query("limit", params.Limit)
 		out.Query("cursor", params.Cursor)
+		out.Query("status", params.Status)
+		out.Query("q", params.Q)
+		out.Query("sort", params.Sort)
 	}
 	return c.Send(ctx, out, editors)
 }

@@ -136,6 +136,9 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Query("limit", false, &q.Params.Limit)
 		in.Query("cursor", false, &q.Params.Cursor)
 		in.Query("site_id", false, &q.Params.SiteId)
+		in.Query("status", false, &q.Params.Status)
+		in.Query("q", false, &q.Params.Q)
+		in.Query("sort", false, &q.Params.Sort)
 	}, s.ListDeployments, ListDeploymentsResponseObject.VisitListDeploymentsResponse))
 	mux.HandleFunc("POST "+base+"/deployments", rest.Serve(fail, func(in *rest.Input, q *CreateDeploymentRequestObject) {
 		q.Body = rest.JSON[CreateDeploymentJSONRequestBody](in, true)
@@ -154,6 +157,7 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Query("limit", false, &q.Params.Limit)
 		in.Query("cursor", false, &q.Params.Cursor)
 		in.Query("site_id", false, &q.Params.SiteId)
+		in.Query("ota_state", false, &q.Params.OtaState)
 		in.Query("q", false, &q.Params.Q)
 		in.Query("sort", false, &q.Params.Sort)
 	}, s.ListDevices, ListDevicesResponseObject.VisitListDevicesResponse))
@@ -220,6 +224,9 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Query("limit", false, &q.Params.Limit)
 		in.Query("cursor", false, &q.Params.Cursor)
 		in.Query("status", false, &q.Params.Status)
+		in.Query("paused", false, &q.Params.Paused)
+		in.Query("q", false, &q.Params.Q)
+		in.Query("sort", false, &q.Params.Sort)
 	}, s.ListCampaigns, ListCampaignsResponseObject.VisitListCampaignsResponse))
 	mux.HandleFunc("POST "+base+"/ota/campaigns", rest.Serve(fail, func(in *rest.Input, q *CreateCampaignRequestObject) {
 		q.Body = rest.JSON[CreateCampaignJSONRequestBody](in, true)
@@ -280,6 +287,9 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 	mux.HandleFunc("GET "+base+"/routes", rest.Serve(fail, func(in *rest.Input, q *ListRoutesRequestObject) {
 		in.Query("limit", false, &q.Params.Limit)
 		in.Query("cursor", false, &q.Params.Cursor)
+		in.Query("status", false, &q.Params.Status)
+		in.Query("q", false, &q.Params.Q)
+		in.Query("sort", false, &q.Params.Sort)
 	}, s.ListRoutes, ListRoutesResponseObject.VisitListRoutesResponse))
 	mux.HandleFunc("POST "+base+"/routes", rest.Serve(fail, func(in *rest.Input, q *CreateRouteRequestObject) {
 		q.Body = rest.JSON[CreateRouteJSONRequestBody](in, true)
@@ -2009,7 +2019,7 @@ type Server interface {
 	// GetOrg One org
 	// (GET /orgs/{id})
 	GetOrg(context.Context, GetOrgRequestObject) (GetOrgResponseObject, error)
-	// ListCampaigns Campaigns in the caller's scope, newest first
+	// ListCampaigns Campaigns in the caller's scope, newest first unless `sort` says otherwise
 	// (GET /ota/campaigns)
 	ListCampaigns(context.Context, ListCampaignsRequestObject) (ListCampaignsResponseObject, error)
 	// CreateCampaign Draft a staged update

@@ -374,6 +374,42 @@ func (e DesiredState) Valid() bool {
 	}
 }
 
+// Defines values for KnownDeploymentStatus.
+const (
+	KnownDeploymentStatusDenied     KnownDeploymentStatus = "denied"
+	KnownDeploymentStatusFailed     KnownDeploymentStatus = "failed"
+	KnownDeploymentStatusPending    KnownDeploymentStatus = "pending"
+	KnownDeploymentStatusPulling    KnownDeploymentStatus = "pulling"
+	KnownDeploymentStatusRolledBack KnownDeploymentStatus = "rolled_back"
+	KnownDeploymentStatusRunning    KnownDeploymentStatus = "running"
+	KnownDeploymentStatusStopped    KnownDeploymentStatus = "stopped"
+	KnownDeploymentStatusUnknown    KnownDeploymentStatus = "unknown"
+)
+
+// Valid indicates whether the value is a known member of the KnownDeploymentStatus enum.
+func (e KnownDeploymentStatus) Valid() bool {
+	switch e {
+	case KnownDeploymentStatusDenied:
+		return true
+	case KnownDeploymentStatusFailed:
+		return true
+	case KnownDeploymentStatusPending:
+		return true
+	case KnownDeploymentStatusPulling:
+		return true
+	case KnownDeploymentStatusRolledBack:
+		return true
+	case KnownDeploymentStatusRunning:
+		return true
+	case KnownDeploymentStatusStopped:
+		return true
+	case KnownDeploymentStatusUnknown:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for OTAState.
 const (
 	OTAStateAlreadyInstalled OTAState = "already_installed"
@@ -740,6 +776,30 @@ func (e GetCRLParamsFormat) Valid() bool {
 	}
 }
 
+// Defines values for ListDeploymentsParamsSort.
+const (
+	ListDeploymentsParamsSortId        ListDeploymentsParamsSort = "id"
+	ListDeploymentsParamsSortMinusId   ListDeploymentsParamsSort = "-id"
+	ListDeploymentsParamsSortMinusName ListDeploymentsParamsSort = "-name"
+	ListDeploymentsParamsSortName      ListDeploymentsParamsSort = "name"
+)
+
+// Valid indicates whether the value is a known member of the ListDeploymentsParamsSort enum.
+func (e ListDeploymentsParamsSort) Valid() bool {
+	switch e {
+	case ListDeploymentsParamsSortId:
+		return true
+	case ListDeploymentsParamsSortMinusId:
+		return true
+	case ListDeploymentsParamsSortMinusName:
+		return true
+	case ListDeploymentsParamsSortName:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListDevicesParamsSort.
 const (
 	ListDevicesParamsSortDeviceId        ListDevicesParamsSort = "device_id"
@@ -764,6 +824,81 @@ func (e ListDevicesParamsSort) Valid() bool {
 	case ListDevicesParamsSortMinusName:
 		return true
 	case ListDevicesParamsSortName:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListCampaignsParamsSort.
+const (
+	ListCampaignsParamsSortId        ListCampaignsParamsSort = "id"
+	ListCampaignsParamsSortMinusId   ListCampaignsParamsSort = "-id"
+	ListCampaignsParamsSortMinusName ListCampaignsParamsSort = "-name"
+	ListCampaignsParamsSortName      ListCampaignsParamsSort = "name"
+)
+
+// Valid indicates whether the value is a known member of the ListCampaignsParamsSort enum.
+func (e ListCampaignsParamsSort) Valid() bool {
+	switch e {
+	case ListCampaignsParamsSortId:
+		return true
+	case ListCampaignsParamsSortMinusId:
+		return true
+	case ListCampaignsParamsSortMinusName:
+		return true
+	case ListCampaignsParamsSortName:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListRoutesParamsStatus.
+const (
+	ListRoutesParamsStatusDisabled ListRoutesParamsStatus = "disabled"
+	ListRoutesParamsStatusEnabled  ListRoutesParamsStatus = "enabled"
+	ListRoutesParamsStatusFailing  ListRoutesParamsStatus = "failing"
+)
+
+// Valid indicates whether the value is a known member of the ListRoutesParamsStatus enum.
+func (e ListRoutesParamsStatus) Valid() bool {
+	switch e {
+	case ListRoutesParamsStatusDisabled:
+		return true
+	case ListRoutesParamsStatusEnabled:
+		return true
+	case ListRoutesParamsStatusFailing:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListRoutesParamsSort.
+const (
+	ListRoutesParamsSortId             ListRoutesParamsSort = "id"
+	ListRoutesParamsSortMinusId        ListRoutesParamsSort = "-id"
+	ListRoutesParamsSortMinusName      ListRoutesParamsSort = "-name"
+	ListRoutesParamsSortMinusUpdatedAt ListRoutesParamsSort = "-updated_at"
+	ListRoutesParamsSortName           ListRoutesParamsSort = "name"
+	ListRoutesParamsSortUpdatedAt      ListRoutesParamsSort = "updated_at"
+)
+
+// Valid indicates whether the value is a known member of the ListRoutesParamsSort enum.
+func (e ListRoutesParamsSort) Valid() bool {
+	switch e {
+	case ListRoutesParamsSortId:
+		return true
+	case ListRoutesParamsSortMinusId:
+		return true
+	case ListRoutesParamsSortMinusName:
+		return true
+	case ListRoutesParamsSortMinusUpdatedAt:
+		return true
+	case ListRoutesParamsSortName:
+		return true
+	case ListRoutesParamsSortUpdatedAt:
 		return true
 	default:
 		return false
@@ -1535,6 +1670,9 @@ type IssuedCertificate struct {
 	Serial              string    `json:"serial"`
 }
 
+// KnownDeploymentStatus As DeploymentStatus; what the agent last called `running`, `stopped` or `pulling` is `unknown` while the site is not online.
+type KnownDeploymentStatus string
+
 // Labels defines model for Labels.
 type Labels map[string]string
 
@@ -1680,6 +1818,9 @@ type Overview struct {
 
 	// Routes Objects by state
 	Routes Counts `json:"routes"`
+
+	// RoutesFailing Routes for which a `route_failing` or `delivery_blocked` alert is firing
+	RoutesFailing int64 `json:"routes_failing"`
 
 	// Sites Objects by state
 	Sites Counts `json:"sites"`
@@ -2196,7 +2337,19 @@ type ListDeploymentsParams struct {
 
 	// SiteId Only what concerns this site
 	SiteId *SiteFilter `form:"site_id,omitempty" json:"site_id,omitempty"`
+
+	// Status Only deployments with one of these statuses, as the overview counts them; may be given several times
+	Status *[]KnownDeploymentStatus `form:"status,omitempty" json:"status,omitempty"`
+
+	// Q Text in the id, the name, the image or the version, or, without `site_id`, in the id, the name or a label of the site, whatever its case
+	Q *string `form:"q,omitempty" json:"q,omitempty"`
+
+	// Sort The order; a dash before it means descending
+	Sort *ListDeploymentsParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
 }
+
+// ListDeploymentsParamsSort defines parameters for ListDeployments.
+type ListDeploymentsParamsSort string
 
 // ListDevicesParams defines parameters for ListDevices.
 type ListDevicesParams struct {
@@ -2208,6 +2361,9 @@ type ListDevicesParams struct {
 
 	// SiteId Only what concerns this site
 	SiteId *SiteFilter `form:"site_id,omitempty" json:"site_id,omitempty"`
+
+	// OtaState Only devices whose last update is in one of these states; may be given several times
+	OtaState *[]OTAState `form:"ota_state,omitempty" json:"ota_state,omitempty"`
 
 	// Q Text in the id, the name, the model or a label (`key=value`), whatever its case
 	Q *string `form:"q,omitempty" json:"q,omitempty"`
@@ -2266,7 +2422,19 @@ type ListCampaignsParams struct {
 	// Cursor Where the page begins; take it from the `Link` header
 	Cursor *Cursor         `form:"cursor,omitempty" json:"cursor,omitempty"`
 	Status *CampaignStatus `form:"status,omitempty" json:"status,omitempty"`
+
+	// Paused Only running campaigns that wait for a person, or only campaigns that do not
+	Paused *bool `form:"paused,omitempty" json:"paused,omitempty"`
+
+	// Q Text in the id, the name, the version, or the URL or SHA-256 of the artifact, whatever its case
+	Q *string `form:"q,omitempty" json:"q,omitempty"`
+
+	// Sort The order; a dash before it means descending
+	Sort *ListCampaignsParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
 }
+
+// ListCampaignsParamsSort defines parameters for ListCampaigns.
+type ListCampaignsParamsSort string
 
 // ListCampaignDevicesParams defines parameters for ListCampaignDevices.
 type ListCampaignDevicesParams struct {
@@ -2294,7 +2462,22 @@ type ListRoutesParams struct {
 
 	// Cursor Where the page begins; take it from the `Link` header
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Status Only routes that are enabled, or disabled, or failing: a `route_failing` or `delivery_blocked` alert is firing for them, whether they are enabled or not
+	Status *ListRoutesParamsStatus `form:"status,omitempty" json:"status,omitempty"`
+
+	// Q Text in the id, the name, the topic or the URL of the target, whatever its case
+	Q *string `form:"q,omitempty" json:"q,omitempty"`
+
+	// Sort The order; a dash before it means descending
+	Sort *ListRoutesParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
 }
+
+// ListRoutesParamsStatus defines parameters for ListRoutes.
+type ListRoutesParamsStatus string
+
+// ListRoutesParamsSort defines parameters for ListRoutes.
+type ListRoutesParamsSort string
 
 // GetRouteStatsParams defines parameters for GetRouteStats.
 type GetRouteStatsParams struct {

@@ -187,6 +187,8 @@ func (c *Client) ListImages(ctx context.Context, params *ListImagesParams, edito
 	if params != nil {
 		out.Query("limit", params.Limit)
 		out.Query("cursor", params.Cursor)
+		out.Query("q", params.Q)
+		out.Query("sort", params.Sort)
 	}
 	return c.Send(ctx, out, editors)
 }
@@ -342,7 +344,7 @@ func (c *Client) WatchOperation(ctx context.Context, operation OperationID, edit
 	return c.Send(ctx, rest.To("GET", "/v1/operations/{operation}/events").Path("operation", operation), editors)
 }
 
-// ListVMs The VMs that the caller may see, oldest first
+// ListVMs The VMs that the caller may see, oldest first unless `sort` says otherwise
 func (c *Client) ListVMs(ctx context.Context, params *ListVMsParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("GET", "/v1/vms")
 	if params != nil {
@@ -351,6 +353,8 @@ func (c *Client) ListVMs(ctx context.Context, params *ListVMsParams, editors ...
 		out.Query("tenant", params.Tenant)
 		out.Query("state", params.State)
 		out.Query("label", params.Label)
+		out.Query("q", params.Q)
+		out.Query("sort", params.Sort)
 	}
 	return c.Send(ctx, out, editors)
 }

@@ -92,6 +92,8 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 	mux.HandleFunc("GET "+base+"/v1/images/catalog", rest.Serve(fail, func(in *rest.Input, q *ListImagesRequestObject) {
 		in.Query("limit", false, &q.Params.Limit)
 		in.Query("cursor", false, &q.Params.Cursor)
+		in.Query("q", false, &q.Params.Q)
+		in.Query("sort", false, &q.Params.Sort)
 	}, s.ListImages, ListImagesResponseObject.VisitListImagesResponse))
 	mux.HandleFunc("POST "+base+"/v1/images/catalog", rest.Serve(fail, func(in *rest.Input, q *AddImageRequestObject) {
 		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
@@ -157,6 +159,8 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Query("tenant", false, &q.Params.Tenant)
 		in.Query("state", false, &q.Params.State)
 		in.Query("label", false, &q.Params.Label)
+		in.Query("q", false, &q.Params.Q)
+		in.Query("sort", false, &q.Params.Sort)
 	}, s.ListVMs, ListVMsResponseObject.VisitListVMsResponse))
 	mux.HandleFunc("POST "+base+"/v1/vms", rest.Serve(fail, func(in *rest.Input, q *CreateVMRequestObject) {
 		q.Body = rest.JSON[CreateVMJSONRequestBody](in, true)
@@ -1517,7 +1521,7 @@ type Server interface {
 	// CancelOperation Ask an operation to end; what it did so far is undone
 	// (POST /v1/operations/{operation}/cancel)
 	CancelOperation(context.Context, CancelOperationRequestObject) (CancelOperationResponseObject, error)
-	// ListVMs The VMs that the caller may see, oldest first
+	// ListVMs The VMs that the caller may see, oldest first unless `sort` says otherwise
 	// (GET /v1/vms)
 	ListVMs(context.Context, ListVMsRequestObject) (ListVMsResponseObject, error)
 	// CreateVM Make a VM; it is stopped, and starts if `start` is set

@@ -292,6 +292,60 @@ func (e ListAuditParamsResult) Valid() bool {
 	}
 }
 
+// Defines values for ListImagesParamsSort.
+const (
+	ListImagesParamsSortAddedAt      ListImagesParamsSort = "added_at"
+	ListImagesParamsSortMinusAddedAt ListImagesParamsSort = "-added_at"
+	ListImagesParamsSortMinusName    ListImagesParamsSort = "-name"
+	ListImagesParamsSortName         ListImagesParamsSort = "name"
+)
+
+// Valid indicates whether the value is a known member of the ListImagesParamsSort enum.
+func (e ListImagesParamsSort) Valid() bool {
+	switch e {
+	case ListImagesParamsSortAddedAt:
+		return true
+	case ListImagesParamsSortMinusAddedAt:
+		return true
+	case ListImagesParamsSortMinusName:
+		return true
+	case ListImagesParamsSortName:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListVMsParamsSort.
+const (
+	ListVMsParamsSortCreatedAt      ListVMsParamsSort = "created_at"
+	ListVMsParamsSortMinusCreatedAt ListVMsParamsSort = "-created_at"
+	ListVMsParamsSortMinusName      ListVMsParamsSort = "-name"
+	ListVMsParamsSortMinusState     ListVMsParamsSort = "-state"
+	ListVMsParamsSortName           ListVMsParamsSort = "name"
+	ListVMsParamsSortState          ListVMsParamsSort = "state"
+)
+
+// Valid indicates whether the value is a known member of the ListVMsParamsSort enum.
+func (e ListVMsParamsSort) Valid() bool {
+	switch e {
+	case ListVMsParamsSortCreatedAt:
+		return true
+	case ListVMsParamsSortMinusCreatedAt:
+		return true
+	case ListVMsParamsSortMinusName:
+		return true
+	case ListVMsParamsSortMinusState:
+		return true
+	case ListVMsParamsSortName:
+		return true
+	case ListVMsParamsSortState:
+		return true
+	default:
+		return false
+	}
+}
+
 // AgentSpec defines model for AgentSpec.
 type AgentSpec struct {
 	Enabled *bool `json:"enabled,omitempty"`
@@ -1116,7 +1170,7 @@ type ListAuditParams struct {
 	Tenant *string                `form:"tenant,omitempty" json:"tenant,omitempty"`
 	Result *ListAuditParamsResult `form:"result,omitempty" json:"result,omitempty"`
 
-	// Q Text in the action, target, message, actor or detail, whatever its case; searched for in the 100,000 entries before `to`
+	// Q Text in the action, target, message, actor or detail, whatever the case of its ASCII letters
 	Q    *string    `form:"q,omitempty" json:"q,omitempty"`
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 	To   *time.Time `form:"to,omitempty" json:"to,omitempty"`
@@ -1150,7 +1204,16 @@ type ListImagesParams struct {
 
 	// Cursor Where the page begins, from the `Link` header
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Q Text in the name, the kind, the source or the SHA-256, whatever its case
+	Q *string `form:"q,omitempty" json:"q,omitempty"`
+
+	// Sort The order; a dash before it means descending
+	Sort *ListImagesParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
 }
+
+// ListImagesParamsSort defines parameters for ListImages.
+type ListImagesParamsSort string
 
 // AddImageParams defines parameters for AddImage.
 type AddImageParams struct {
@@ -1195,7 +1258,16 @@ type ListVMsParams struct {
 
 	// Label Only those with this label, KEY=VALUE; may be given several times
 	Label *[]string `form:"label,omitempty" json:"label,omitempty"`
+
+	// Q Text in the id, the name, the image, the tenant, an address or a label (`key=value`), whatever its case
+	Q *string `form:"q,omitempty" json:"q,omitempty"`
+
+	// Sort The order; a dash before it means descending
+	Sort *ListVMsParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
 }
+
+// ListVMsParamsSort defines parameters for ListVMs.
+type ListVMsParamsSort string
 
 // PutFileParams defines parameters for PutFile.
 type PutFileParams struct {

@@ -88,10 +88,11 @@ func (s *session) campaignRetry() *cobra.Command {
 }
 
 func (s *session) campaignList() *cobra.Command {
-	var status string
+	var status, search, sort string
+	var paused bool
 	cmd := verb.List(s.Session, verb.Verb{
 		Use: "list", Short: "List campaigns, newest first",
-		Example: "  mainstay edge campaign list --status running",
+		Example: "  mainstay edge campaign list --status running\n  mainstay edge campaign list --paused\n  mainstay edge campaign list --search 2.1 --sort name",
 	}, output.Columns[edgeapi.Campaign]{
 		Heads: []string{
 			"ID", "NAME", "VERSION", "STATUS", "STAGE", "TOTAL", "SUCCEEDED", "FAILED", "CREATED", "PAUSED",
@@ -107,9 +108,18 @@ func (s *session) campaignList() *cobra.Command {
 			Limit:  p.Limit,
 			Cursor: p.Cursor,
 			Status: verb.Given(c, "status", edgeapi.CampaignStatus(status)),
+			Paused: verb.Given(c, "paused", paused),
+			Q:      verb.Given(c, "search", search),
+			Sort:   verb.Given(c, "sort", edgeapi.ListCampaignsParamsSort(sort)),
 		})
 	})
-	cmd.Flags().StringVar(&status, "status", "", "draft, running, completed or aborted")
+	f := cmd.Flags()
+	f.StringVar(&status, "status", "", "draft, running, completed or aborted")
+	f.BoolVar(&paused, "paused", false, "only running campaigns that wait for a person; =false: only those that do not")
+	f.StringVar(
+		&search, "search", "", "only campaigns with this text in the name, the ID, the version, or the artifact's URL or SHA-256",
+	)
+	f.StringVar(&sort, "sort", "", "id or name; a dash before it means descending")
 	return cmd
 }
 

@@ -55,16 +55,44 @@ func deploymentHeads(more ...string) []string {
 }
 
 func (s *session) deploymentList() *cobra.Command {
-	var site string
-	cmd := verb.List(s.Session, verb.Verb{Use: "list", Short: "List deployments", Example: "  mainstay edge deployment list --site plant-7"},
+	var site, search, sort string
+	var status []string
+	cmd := verb.List(s.Session, verb.Verb{
+		Use: "list", Short: "List deployments, oldest first",
+		Example: "  mainstay edge deployment list --site plant-7\n  mainstay edge deployment list --status failed,denied,unknown\n  mainstay edge deployment list --search acme/camera:1.4 --sort name",
+	},
 		output.Columns[edgeapi.Deployment]{Heads: deploymentHeads(), Row: deploymentRow},
 		func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
-			return c.API.ListDeployments(
-				ctx, &edgeapi.ListDeploymentsParams{Limit: p.Limit, Cursor: p.Cursor, SiteId: verb.Given(c, "site", site)},
-			)
+			return c.API.ListDeployments(ctx, &edgeapi.ListDeploymentsParams{
+				Limit:  p.Limit,
+				Cursor: p.Cursor,
+				SiteId: verb.Given(c, "site", site),
+				Status: verb.Given(c, "status", words[edgeapi.KnownDeploymentStatus](status)),
+				Q:      verb.Given(c, "search", search),
+				Sort:   verb.Given(c, "sort", edgeapi.ListDeploymentsParamsSort(sort)),
+			})
 		})
-	cmd.Flags().StringVar(&site, "site", "", "only deployments of this site")
+	f := cmd.Flags()
+	f.StringVar(&site, "site", "", "only deployments of this site")
+	f.StringSliceVar(
+		&status, "status", nil,
+		"pending, pulling, running, stopped, failed, denied, rolled_back, or unknown while the site is not online; may be repeated",
+	)
+	f.StringVar(
+		&search, "search", "",
+		"only deployments with this text in the name, the ID, the image, the version, or the site's name, ID or a label",
+	)
+	f.StringVar(&sort, "sort", "", "id or name; a dash before it means descending")
 	return cmd
+}
+
+// words returns the values of a flag as a contract names them.
+func words[T ~string](values []string) []T {
+	all := make([]T, len(values))
+	for i, v := range values {
+		all[i] = T(v)
+	}
+	return all
 }
 
 // deploymentFlags are the flags for creating and changing a deployment.

@@ -28,9 +28,10 @@ func (s *session) devices() *cobra.Command {
 
 func (s *session) deviceList() *cobra.Command {
 	var site, search, sort string
+	var update []string
 	cmd := verb.List(s.Session, verb.Verb{
 		Use: "list", Short: "List devices",
-		Example: "  mainstay edge device list --site plant-7\n  mainstay edge device list --search pump --sort name\n  mainstay edge device list --all -o yaml",
+		Example: "  mainstay edge device list --site plant-7\n  mainstay edge device list --search pump --sort name\n  mainstay edge device list --update failed,timed_out\n  mainstay edge device list --all -o yaml",
 	}, output.Columns[edgeapi.Device]{
 		Heads: []string{"ID", "SITE", "NAME", "MODEL", "FIRMWARE", "LAST SEEN", "LABELS"},
 		Row: func(v edgeapi.Device) []any {
@@ -43,10 +44,15 @@ func (s *session) deviceList() *cobra.Command {
 			SiteId: verb.Given(c, "site", site),
 			Q:      verb.Given(c, "search", search),
 			Sort:   verb.Given(c, "sort", edgeapi.ListDevicesParamsSort(sort)),
+
+			OtaState: verb.Given(c, "update", words[edgeapi.OTAState](update)),
 		})
 	})
 	f := cmd.Flags()
 	f.StringVar(&site, "site", "", "only devices of this site")
+	f.StringSliceVar(
+		&update, "update", nil, "only devices whose last update is in this state, as succeeded or failed; may be repeated",
+	)
 	f.StringVar(&search, "search", "", "only devices with this text in the ID, the name, the model or a label")
 	f.StringVar(&sort, "sort", "", "device_id, name or last_seen_at; a dash before it means descending")
 	return cmd

@@ -91,7 +91,7 @@ func examples() map[string]string {
 		"ListOrgs":               list(org),
 		"CreateOrg":              `{"id":"o1","name":"acme","created_at":` + at + `,"enrollment_token":"e","admin_token":"a","viewer_token":"v"}`,
 		"GetOrg":                 org,
-		"GetOverview":            `{"generated_at":` + at + `,"orgs":1,"sites":{"online":2,"offline":1},"devices":5,"ota":{},"campaigns":{},"deployments":{},"routes":{},"deadletters":0,"alerts":{"firing":1},"policy_packs":{},"deliveries_pending":0,"rates":[{"events":0,` + minute + `},{"events":9,` + minute + `}]}`,
+		"GetOverview":            `{"generated_at":` + at + `,"orgs":1,"sites":{"online":2,"offline":1},"devices":5,"ota":{},"campaigns":{},"deployments":{},"routes":{},"routes_failing":0,"deadletters":0,"alerts":{"firing":1},"policy_packs":{},"deliveries_pending":0,"rates":[{"events":0,` + minute + `},{"events":9,` + minute + `}]}`,
 		"ListAlerts":             list(alert),
 		"ListAlertGroups":        `[{"key":"site_offline","count":3,"acknowledged":1,"silenced":0,"newest_at":` + at + `}]`,
 		"AcknowledgeAlert":       alert,

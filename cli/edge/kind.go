@@ -34,9 +34,9 @@ var kinds = map[string]*kind{
 		}),
 	},
 	"ROUTE": {
-		What: "route", Listed: "mainstay edge route list", Flags: []string{"route"},
+		What: "route", Listed: "mainstay edge route list", Flags: []string{"route"}, Searched: true,
 		List: func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
-			return c.API.ListRoutes(ctx, &edgeapi.ListRoutesParams{Limit: p.Limit, Cursor: p.Cursor})
+			return c.API.ListRoutes(ctx, &edgeapi.ListRoutesParams{Limit: p.Limit, Cursor: p.Cursor, Q: p.Search})
 		},
 		Get: func(ctx context.Context, c *call, id string) (*http.Response, error) { return c.API.GetRoute(ctx, id) },
 		Object: verb.As(&Service, func(v edgeapi.Route) verb.Object {
@@ -44,18 +44,18 @@ var kinds = map[string]*kind{
 		}),
 	},
 	"CAMPAIGN": {
-		What: "campaign", Listed: "mainstay edge campaign list",
+		What: "campaign", Listed: "mainstay edge campaign list", Searched: true,
 		List: func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
-			return c.API.ListCampaigns(ctx, &edgeapi.ListCampaignsParams{Limit: p.Limit, Cursor: p.Cursor})
+			return c.API.ListCampaigns(ctx, &edgeapi.ListCampaignsParams{Limit: p.Limit, Cursor: p.Cursor, Q: p.Search})
 		},
 		Object: verb.As(&Service, func(v edgeapi.Campaign) verb.Object {
 			return verb.Object{ID: v.Id, Name: v.Name, Owner: owner("org", v.OrgId)}
 		}),
 	},
 	"DEPLOYMENT": {
-		What: "deployment", Listed: "mainstay edge deployment list",
+		What: "deployment", Listed: "mainstay edge deployment list", Searched: true,
 		List: func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
-			return c.API.ListDeployments(ctx, &edgeapi.ListDeploymentsParams{Limit: p.Limit, Cursor: p.Cursor})
+			return c.API.ListDeployments(ctx, &edgeapi.ListDeploymentsParams{Limit: p.Limit, Cursor: p.Cursor, Q: p.Search})
 		},
 		Object: verb.As(&Service, func(v edgeapi.Deployment) verb.Object {
 			return verb.Object{ID: v.Id, Name: v.Name, Owner: owner("site", v.SiteId)}

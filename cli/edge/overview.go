@@ -44,6 +44,7 @@ func overviewRows(o edgeapi.Overview) [][]any {
 		countRow("Deployments", o.Deployments),
 		countRow("Policy packs", o.PolicyPacks),
 		countRow("Routes", o.Routes),
+		{"Routes failing", o.RoutesFailing, ""},
 		{"Deliveries pending", o.DeliveriesPending, ""},
 		{"Dead letters", o.Deadletters, ""},
 		countRow("Alerts", o.Alerts),

@@ -40,9 +40,10 @@ func (s *session) routes() *cobra.Command {
 }
 
 func (s *session) routeList() *cobra.Command {
-	return verb.List(s.Session, verb.Verb{
-		Use: "list", Short: "List routes",
-		Example: "  mainstay edge route list",
+	var status, search, sort string
+	cmd := verb.List(s.Session, verb.Verb{
+		Use: "list", Short: "List routes, oldest first",
+		Example: "  mainstay edge route list --status failing\n  mainstay edge route list --search hooks.example.com --sort -updated_at",
 	}, output.Columns[edgeapi.Route]{
 		Heads: []string{"ID", "NAME", "TOPIC", "SITE", "METHOD", "TARGET", "ENABLED", "DELIVERY", "LAST ERROR"},
 		Row: func(v edgeapi.Route) []any {
@@ -52,8 +53,19 @@ func (s *session) routeList() *cobra.Command {
 			}
 		},
 	}, func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
-		return c.API.ListRoutes(ctx, &edgeapi.ListRoutesParams{Limit: p.Limit, Cursor: p.Cursor})
+		return c.API.ListRoutes(ctx, &edgeapi.ListRoutesParams{
+			Limit:  p.Limit,
+			Cursor: p.Cursor,
+			Status: verb.Given(c, "status", edgeapi.ListRoutesParamsStatus(status)),
+			Q:      verb.Given(c, "search", search),
+			Sort:   verb.Given(c, "sort", edgeapi.ListRoutesParamsSort(sort)),
+		})
 	})
+	f := cmd.Flags()
+	f.StringVar(&status, "status", "", "enabled, disabled, or failing: those for which an alert is firing")
+	f.StringVar(&search, "search", "", "only routes with this text in the name, the ID, the topic or the target's URL")
+	f.StringVar(&sort, "sort", "", "id, name or updated_at; a dash before it means descending")
+	return cmd
 }
 
 // routeFlags are the flags for creating and changing a route.

@@ -45,12 +45,13 @@ whose hypervisor daemon answers at --server.
 }
 
 func (s commands) list() *cobra.Command {
-	return verb.List(
+	var search, sort string
+	cmd := verb.List(
 		s.Session,
 		verb.Verb{
 			Use:     "list",
 			Short:   "List images, by name",
-			Example: "  mainstay image list\n  mainstay image list --all -o json",
+			Example: "  mainstay image list --search debian --sort -added_at\n  mainstay image list --all -o json",
 		},
 		output.Columns[hypervisorapi.Image]{
 			Heads: []string{"NAME", "KIND", "SIZE", "DISK", "SIGNATURE", "LOCKED", "READ-ONLY", "ADDED", "SOURCE"},
@@ -66,9 +67,17 @@ func (s commands) list() *cobra.Command {
 			},
 		},
 		func(ctx context.Context, c *daemon.Call, p verb.Page) (*http.Response, error) {
-			return c.API.ListImages(ctx, &hypervisorapi.ListImagesParams{Limit: p.Limit, Cursor: p.Cursor})
+			return c.API.ListImages(ctx, &hypervisorapi.ListImagesParams{
+				Limit:  p.Limit,
+				Cursor: p.Cursor,
+				Q:      verb.Given(c, "search", search),
+				Sort:   verb.Given(c, "sort", hypervisorapi.ListImagesParamsSort(sort)),
+			})
 		},
 	)
+	cmd.Flags().StringVar(&search, "search", "", "only images with this text in the name, the kind, the source or the SHA-256")
+	cmd.Flags().StringVar(&sort, "sort", "", "name or added_at; a dash before it means descending")
+	return cmd
 }
 
 func signature(v hypervisorapi.Image) string {

@@ -14,11 +14,11 @@ import (
 )
 
 func (s commands) list() *cobra.Command {
-	var tenant, state string
+	var tenant, state, search, sort string
 	var labels verb.Pairs
 	cmd := verb.List(s.Session, verb.Verb{
 		Use: "list", Short: "List VMs, oldest first",
-		Example: "  mainstay vm list --state running\n  mainstay vm list --label role=web --all -o json",
+		Example: "  mainstay vm list --state running\n  mainstay vm list --search debian --sort name\n  mainstay vm list --label role=web --all -o json",
 	}, output.Columns[hypervisorapi.VM]{
 		Heads: []string{
 			"NAME", "STATE", "BACKEND", "VCPUS", "MEMORY", "DISK", "IPS", "IMAGE", "TENANT", "CREATED", "ID",
@@ -31,7 +31,8 @@ func (s commands) list() *cobra.Command {
 		},
 	}, func(ctx context.Context, c *daemon.Call, p verb.Page) (*http.Response, error) {
 		params := &hypervisorapi.ListVMsParams{Limit: p.Limit, Cursor: p.Cursor,
-			Tenant: verb.Given(c, "tenant", tenant), State: verb.Given(c, "state", hypervisorapi.State(state))}
+			Tenant: verb.Given(c, "tenant", tenant), State: verb.Given(c, "state", hypervisorapi.State(state)), Q: verb.Given(c, "search", search),
+			Sort: verb.Given(c, "sort", hypervisorapi.ListVMsParamsSort(sort))}
 		if len(labels) > 0 {
 			params.Label = new(labels.List())
 		}
@@ -40,6 +41,8 @@ func (s commands) list() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&tenant, "tenant", "", "only this tenant's")
 	f.StringVar(&state, "state", "", "only those in this state, for example running")
+	f.StringVar(&search, "search", "", "only VMs with this text in the name, the ID, the image, the tenant, an address or a label")
+	f.StringVar(&sort, "sort", "", "created_at, name or state; a dash before it means descending")
 	f.Var(&labels, "label", "only those with this label; may be repeated")
 	return cmd
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/list"
 )
 
 // RecordDenied records the attempts that were only counted, as Run does every minute.
@@ -114,4 +116,50 @@ func ForgeCheckpoint(line, seed []byte, segment int64) ([]byte, error) {
 	p.Segment = segment
 	p.Signature = signer{ed25519.NewKeyFromSeed(seed)}.sign(p.signed())
 	return p.line(), nil
+}
+
+// List is Find by one query, however long that takes.
+func (l *Log) List(ctx context.Context, q db.Querier, f Filter) ([]Entry, error) {
+	where, args := []string{"1 = 1"}, []any{}
+	add := func(cond string, arg any) { where, args = append(where, cond), append(args, arg) }
+	if f.Tenant != nil {
+		add("tenant = ?", *f.Tenant)
+	}
+	if f.Site != "" {
+		add("site = ?", f.Site)
+	}
+	if f.Actor != "" {
+		add("actor = ?", f.Actor)
+	}
+	if f.Action != "" {
+		add("action = ?", f.Action)
+	}
+	if f.Target != "" {
+		add("target = ?", f.Target)
+	}
+	if f.Result != "" {
+		add("result = ?", f.Result)
+	}
+	if f.Without != "" {
+		add("NOT (action = ? AND result = 'ok')", f.Without)
+	}
+	if !f.From.IsZero() {
+		add("time >= ?", db.At(f.From))
+	}
+	if !f.To.IsZero() {
+		add("time < ?", db.At(f.To))
+	}
+	if f.Before > 0 {
+		add("seq < ?", f.Before)
+	}
+	entries := []Entry{}
+	if f.Text != "" {
+		contains, texts := list.Search(f.Text, "action", "target", "message", "actor", "detail")
+		where, args = append(where, contains), append(args, texts...)
+	}
+	err := q.Select(
+		ctx, &entries,
+		"SELECT * FROM audit_entries WHERE "+strings.Join(where, " AND ")+" ORDER BY seq DESC LIMIT ?",
+		append(args, f.Limit)...)
+	return entries, err
 }

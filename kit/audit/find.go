@@ -10,6 +10,22 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/list"
 )
 
+// Filter selects entries; zero fields select all.
+type Filter struct {
+	Tenant  *string // nil means every tenant
+	Site    string
+	Actor   string
+	Action  string
+	Target  string
+	Result  Result
+	Without string    // excludes the successful entries of this action
+	Text    string    // must be contained in the action, target, message, actor or detail, ignoring case
+	From    time.Time // inclusive
+	To      time.Time // exclusive
+	Before  int64     // only entries with a smaller seq; 0 means from the newest
+	Limit   int
+}
+
 // How many entries Find examines at once: comparing texts takes longer than reading.
 const (
 	filterPage = 5_000
@@ -25,7 +41,7 @@ type condition struct {
 	args []any
 }
 
-// Find is List for a log of any size: each page takes a bounded time, also if little matches, and all
+// Find returns entries newest first. Each page takes a bounded time, also if little matches, and all
 // pages together search the whole log. examined is the number of the oldest entry that was looked at,
 // 0 if that is all; it is Before for the next page. A page may have fewer entries than the limit
 // although more follow.

@@ -9,6 +9,8 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/list"
+	"github.com/mainstay-infra/mainstay/kit/search"
 	"github.com/mainstay-infra/mainstay/kit/text"
 	"github.com/mainstay-infra/mainstay/service/edge/campaign"
 	"github.com/mainstay-infra/mainstay/service/edge/ota"
@@ -109,9 +111,17 @@ type Campaign struct {
 	StageStartedAt       db.Time          `db:"stage_started_at"`
 	StageMetAt           db.Time          `db:"stage_met_at"`
 	FinishedAt           db.Time          `db:"finished_at"`
+	Search               string           `db:"search"` // what a search looks at (package search)
 
 	Counts campaign.Counts `db:"-"`
 }
+
+func (c *Campaign) searchText() string {
+	return search.Text(nil, c.ID, c.Name, c.Version, c.SHA256, c.URL)
+}
+
+// described returns the ID, and the column search.
+func (c *Campaign) described() (id, text string) { return c.ID, c.searchText() }
 
 func (c *Campaign) finalStage() bool { return c.CurrentStage == len(c.Stages.V)-1 }
 
@@ -145,6 +155,7 @@ func (s *Service) CreateCampaign(ctx context.Context, c Campaign) (Campaign, err
 	}
 	c.ID, c.OrgID, c.Status, c.CurrentStage, c.Phase = newID(), caller.OrgID, campaign.Draft, -1, phaseIdle
 	c.SHA256, c.CreatedAt = strings.ToLower(c.SHA256), db.At(s.now())
+	c.Search = c.searchText()
 	err := s.db.Update(ctx, func(tx *db.Tx) error {
 		if err := keepOrg(ctx, tx, c.OrgID); err != nil {
 			return err
@@ -199,30 +210,62 @@ func (s *Service) checkTargets(ctx context.Context, caller Caller, field, table,
 	return nil
 }
 
-// Campaigns lists campaigns in scope, newest first. If before is set, it starts below that ID.
-func (s *Service) Campaigns(ctx context.Context, status, before string, limit int) ([]Campaign, error) {
-	where, args := callerFrom(ctx).scope().SQL()
-	if status != "" {
-		where, args = where+" AND status = ?", append(args, status)
+// CampaignFilter selects campaigns; zero fields select all.
+type CampaignFilter struct {
+	Status string
+	Paused *bool  // whether they wait for a person; nil: both
+	Text   string // must be contained in the id, name, version, or URL or SHA-256 of the artifact, ignoring case
+	Sort   string // as the contract has it; empty: newest first
+	After  string // the key of the last campaign of the previous page
+	Limit  int
+}
+
+// scope returns the part of a scope that has the status.
+func (f CampaignFilter) scope(scope db.Scope) db.Scope {
+	if f.Status != "" {
+		scope = scope.And("status = ?", f.Status)
 	}
-	if before != "" {
-		where, args = where+" AND id < ?", append(args, before)
+	if f.Paused != nil && *f.Paused {
+		scope = scope.And(campaignIsPaused)
+	} else if f.Paused != nil {
+		scope = scope.And("NOT (" + campaignIsPaused + ")")
 	}
+	return scope
+}
+
+var campaignSorts = list.Sorts{List: "campaigns", Unique: "id", Usual: "-id", By: map[string]list.Column{
+	"id": {Name: "id"}, "name": {Name: "name"},
+}}
+
+// campaignKey returns the key of a campaign in a list.
+func campaignKey(order list.Order, c Campaign) string {
+	value := ""
+	if order.Word() == "name" {
+		value = c.Name
+	}
+	return order.Key(value, c.ID)
+}
+
+// Campaigns lists campaigns in scope.
+func (s *Service) Campaigns(ctx context.Context, f CampaignFilter) ([]Campaign, list.Order, error) {
+	return s.campaigns(ctx, s.db, f)
+}
+
+func (s *Service) campaigns(ctx context.Context, q db.Querier, f CampaignFilter) ([]Campaign, list.Order, error) {
 	campaigns := []Campaign{}
-	if err := s.db.Select(
-		ctx,
-		&campaigns,
-		"SELECT * FROM campaigns WHERE "+where+" ORDER BY id DESC LIMIT ?",
-		append(args, limit)...); err != nil {
-		return nil, err
+	order, err := search.Page{
+		Table: "campaigns", ID: "id", Sorts: campaignSorts, Scope: f.scope(callerFrom(ctx).scope()), Text: f.Text,
+		Sort: f.Sort, After: f.After, Limit: f.Limit,
+	}.Read(ctx, q, &campaigns)
+	if err != nil {
+		return nil, order, err
 	}
 	for i := range campaigns {
-		var err error
-		if campaigns[i].Counts, err = countCampaign(ctx, s.db, campaigns[i].ID, -1); err != nil {
-			return nil, err
+		if campaigns[i].Counts, err = countCampaign(ctx, q, campaigns[i].ID, -1); err != nil {
+			return nil, order, err
 		}
 	}
-	return campaigns, nil
+	return campaigns, order, nil
 }
 
 // Campaign returns one campaign in scope. It first advances a running campaign according to the

@@ -11,6 +11,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/image"
+	"github.com/mainstay-infra/mainstay/kit/list"
+	"github.com/mainstay-infra/mainstay/kit/search"
 	"github.com/mainstay-infra/mainstay/kit/text"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 )
@@ -69,6 +71,7 @@ type Deployment struct {
 	Violates         bool                       `db:"violates"` // the policy packs no longer allow the image
 	CreatedAt        db.Time                    `db:"created_at"`
 	UpdatedAt        db.Time                    `db:"updated_at"`
+	Search           string                     `db:"search"` // what a search looks at (package search)
 
 	// Site holds what is known about the site. While the site is not online, the container's state
 	// is unknown.
@@ -89,6 +92,11 @@ type deploymentRun struct {
 	Restart string            `json:"restart"`
 	Health  *HealthCheck      `json:"health"`
 }
+
+func (d *Deployment) searchText() string { return search.Text(nil, d.ID, d.Name, d.Image, d.Version) }
+
+// described returns the ID, and the column search.
+func (d *Deployment) described() (id, text string) { return d.ID, d.searchText() }
 
 func (d *Deployment) run() *deploymentRun {
 	return &deploymentRun{Env: d.Env.V, Ports: d.Ports.V, Restart: d.Restart, Health: d.Health.V}
@@ -221,7 +229,7 @@ func (s *Service) CreateDeployment(ctx context.Context, siteID, name string, in 
 		if site.Status == siteRevoked {
 			return fault.New(fault.Conflict, "site_id: the site is revoked").WithCode("site_revoked")
 		}
-		d.OrgID = site.OrgID
+		d.OrgID, d.Search = site.OrgID, d.searchText()
 		if err := s.mayRun(ctx, tx, siteID, ref); err != nil {
 			return err
 		}
@@ -247,25 +255,91 @@ func (s *Service) CreateDeployment(ctx context.Context, siteID, name string, in 
 	return d, err
 }
 
-// Deployments lists deployments in scope after the given ID, with the state of their sites.
-func (s *Service) Deployments(ctx context.Context, siteID, after string, limit int) ([]Deployment, error) {
-	deployments, err := s.deployments(ctx, siteID, after, limit)
-	if err != nil {
-		return nil, err
-	}
-	return deployments, addSites(ctx, s.db, deployments)
+// DeploymentFilter selects deployments; zero fields select all.
+type DeploymentFilter struct {
+	SiteID string
+	Status []string // as the overview counts them; empty: any
+	Text   string   // must be contained in the id, name, image or version or, without SiteID, in what a search for sites looks at
+	Sort   string   // as the contract has it; empty: by id, which is the order of creation
+	After  string   // the key of the last deployment of the previous page
+	Limit  int
 }
 
-func (s *Service) deployments(ctx context.Context, siteID, after string, limit int) ([]Deployment, error) {
-	where, args := callerFrom(ctx).scope().SQL()
-	if siteID != "" {
-		where, args = where+" AND site_id = ?", append(args, siteID)
+// scope returns the part of a scope that has the statuses.
+func (f DeploymentFilter) scope(scope db.Scope) db.Scope {
+	if f.SiteID != "" {
+		scope = scope.And("site_id = ?", f.SiteID)
+	}
+	// Whether a status still holds depends on the site for some statuses only.
+	var lasting, changing []string
+	unknown := false
+	for _, status := range f.Status {
+		switch {
+		case status == countUnknown:
+			unknown = true
+		case slices.Contains(changeUnheard, status):
+			changing = append(changing, status)
+		default:
+			lasting = append(lasting, status)
+		}
+	}
+	var conditions []string
+	var args []any
+	for _, of := range []struct {
+		statuses []string
+		more     string
+	}{{lasting, ""}, {changing, " AND site_id NOT IN " + silentSites}} {
+		if len(of.statuses) > 0 {
+			condition, values := oneOf("status", of.statuses)
+			conditions, args = append(conditions, condition+of.more), append(args, values...)
+		}
+	}
+	if unknown {
+		conditions = append(conditions, statusIsUnknown)
+	}
+	if len(conditions) == 0 {
+		return scope
+	}
+	return scope.And(strings.Join(conditions, " OR "), args...)
+}
+
+var deploymentSorts = list.Sorts{List: "deployments", Unique: "id", Usual: "id", By: map[string]list.Column{
+	"id": {Name: "id"}, "name": {Name: "name"},
+}}
+
+// deploymentKey returns the key of a deployment in a list.
+func deploymentKey(order list.Order, d Deployment) string {
+	value := ""
+	if order.Word() == "name" {
+		value = d.Name
+	}
+	return order.Key(value, d.ID)
+}
+
+// Deployments lists deployments in scope, with the state of their sites.
+func (s *Service) Deployments(ctx context.Context, f DeploymentFilter) ([]Deployment, list.Order, error) {
+	return s.deployments(ctx, s.db, f)
+}
+
+func (s *Service) deployments(
+	ctx context.Context, q db.Querier, f DeploymentFilter,
+) ([]Deployment, list.Order, error) {
+	scope := callerFrom(ctx).scope()
+	page := search.Page{
+		Table: "deployments", ID: "id", Sorts: deploymentSorts, Scope: f.scope(scope), Text: f.Text, Sort: f.Sort,
+		After: f.After, Limit: f.Limit,
+	}
+	if f.Text != "" && f.SiteID == "" {
+		where, args := scope.SQL()
+		found, arg := search.Contains(f.Text)
+		page.Or = new(db.Where("site_id IN (SELECT id FROM sites WHERE "+where+" AND "+found+")", append(args, arg)...))
 	}
 	deployments := []Deployment{}
-	err := s.db.Select(
-		ctx, &deployments, "SELECT * FROM deployments WHERE "+where+" AND id > ? ORDER BY id LIMIT ?",
-		append(args, after, limit)...)
-	return deployments, err
+	order, err := page.Read(ctx, q, &deployments)
+	if err != nil {
+		return nil, order, err
+	}
+	return deployments, order, addSites(ctx, q, deployments)
 }
 
 // addSites adds the state of their sites to deployments.
@@ -338,6 +412,13 @@ func (s *Service) writeDeployment(ctx context.Context, tx *db.Tx, wasStatus stri
 	tally.Move(tx, d.OrgID, tally.Deployment, wasStatus, d.Status)
 	if wasStatus != d.Status {
 		tx.OnCommit(s.nudgeAlerts)
+	}
+	// Reports come often. They change nothing that is searched, and leave its indexes alone.
+	if described := d.searchText(); described != d.Search {
+		d.Search = described
+		if _, err := tx.Exec(ctx, "UPDATE deployments SET search = ? WHERE id = ?", described, d.ID); err != nil {
+			return err
+		}
 	}
 	_, err := tx.Exec(
 		ctx,
@@ -456,8 +537,11 @@ func (s *Service) AgentDeployments(ctx context.Context, siteID, after string, li
 		return nil, err
 	}
 	own := callerFrom(ctx).SiteID
-	deployments, err := s.deployments(ctx, own, after, limit)
-	if err != nil {
+	where, args := callerFrom(ctx).scope().SQL()
+	var deployments []Deployment
+	if err := s.db.Select(
+		ctx, &deployments, "SELECT * FROM deployments WHERE "+where+" AND id > ? ORDER BY id LIMIT ?",
+		append(args, after, limit)...); err != nil {
 		return nil, err
 	}
 	packs, err := policiesOf(ctx, s.db, own)

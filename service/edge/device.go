@@ -13,6 +13,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/list"
+	"github.com/mainstay-infra/mainstay/kit/search"
 	"github.com/mainstay-infra/mainstay/kit/text"
 	"github.com/mainstay-infra/mainstay/service/edge/ota"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
@@ -47,10 +48,13 @@ type Device struct {
 	OTAMessage    string    `db:"ota_message"`
 	OTAUpdatedAt  db.Time   `db:"ota_updated_at"`
 
-	Search string `db:"search"` // what a search looks at (searchText)
+	Search string `db:"search"` // what a search looks at (package search)
 }
 
-func (d *Device) searchText() string { return searchText(d.Labels.V, d.DeviceID, d.Name, d.Model) }
+func (d *Device) searchText() string { return search.Text(d.Labels.V, d.DeviceID, d.Name, d.Model) }
+
+// described returns the ID, and the column search.
+func (d *Device) described() (id, text string) { return d.DeviceID, d.searchText() }
 
 // OTARequest is a request to install an update. It appears at desired.ota.
 type OTARequest struct {
@@ -189,9 +193,10 @@ func (s *Service) addDevice(ctx context.Context, tx *db.Tx, in DeviceInput) (Dev
 // DeviceFilter selects devices; zero fields select all.
 type DeviceFilter struct {
 	SiteID string
-	Text   string // must be contained in the id, name, model or a label (key=value), ignoring case
-	Sort   string // as the contract has it; empty: by id
-	After  string // the key of the last device of the previous page
+	OTA    []ota.State // the states of their updates; empty: any, and devices without an update
+	Text   string      // must be contained in the id, name, model or a label (key=value), ignoring case
+	Sort   string      // as the contract has it; empty: by id
+	After  string      // the key of the last device of the previous page
 	Limit  int
 }
 
@@ -221,11 +226,15 @@ func (s *Service) devices(ctx context.Context, q db.Querier, f DeviceFilter) ([]
 	if f.SiteID != "" {
 		scope = scope.And("site_id = ?", f.SiteID)
 	}
+	if len(f.OTA) > 0 {
+		condition, args := oneOf("ota_state", f.OTA)
+		scope = scope.And(condition, args...)
+	}
 	devices := []Device{}
-	order, err := search{
-		table: "devices", id: "device_id", sorts: deviceSorts, scope: scope, text: f.Text, sort: f.Sort, after: f.After,
-		limit: f.Limit,
-	}.read(ctx, q, &devices)
+	order, err := search.Page{
+		Table: "devices", ID: "device_id", Sorts: deviceSorts, Scope: scope, Text: f.Text, Sort: f.Sort, After: f.After,
+		Limit: f.Limit,
+	}.Read(ctx, q, &devices)
 	return devices, order, err
 }
 

@@ -8,6 +8,7 @@ import (
 	edgeapi "github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/shell"
+	"github.com/mainstay-infra/mainstay/service/edge/ota"
 )
 
 // Maintain does all periodic work at once, for tests that move the clock.
@@ -45,6 +46,27 @@ func (s *Service) DevicesFrom(ctx context.Context, q db.Querier, f DeviceFilter)
 	devices, _, err := s.devices(ctx, q, f)
 	return devices, err
 }
+
+// RoutesFrom reads as Routes, with reads that a test watches.
+func (s *Service) RoutesFrom(ctx context.Context, q db.Querier, f RouteFilter) error {
+	_, _, err := s.routes(ctx, q, f)
+	return err
+}
+
+// DeploymentsFrom reads as Deployments, with reads that a test watches.
+func (s *Service) DeploymentsFrom(ctx context.Context, q db.Querier, f DeploymentFilter) error {
+	_, _, err := s.deployments(ctx, q, f)
+	return err
+}
+
+// CampaignsFrom reads as Campaigns, with reads that a test watches.
+func (s *Service) CampaignsFrom(ctx context.Context, q db.Querier, f CampaignFilter) error {
+	_, _, err := s.campaigns(ctx, q, f)
+	return err
+}
+
+// FailedUpdates are two states of updates that failed.
+var FailedUpdates = []ota.State{ota.Failed, ota.TimedOut}
 
 // DeadLettersFrom is DeadLetters with reads that a test watches.
 func (s *Service) DeadLettersFrom(ctx context.Context, q db.Querier, f DeadLetterFilter) (string, error) {

@@ -85,17 +85,19 @@ func ports(in *[]edgeapi.Port) []Port {
 func (a api) ListDeployments(
 	ctx context.Context, req edgeapi.ListDeploymentsRequestObject,
 ) (edgeapi.ListDeploymentsResponseObject, error) {
-	out, next, err := list.Rows(
-		ctx,
-		req.Params.Limit,
-		req.Params.Cursor,
-		100,
-		func(after string, limit int) ([]Deployment, error) {
-			return a.s.Deployments(ctx, value(req.Params.SiteId), after, limit)
-		},
-		func(d Deployment) string { return d.ID },
-		apiDeployment,
-	)
+	q := req.Params
+	var order list.Order
+	out, next, err := list.Rows(ctx, q.Limit, q.Cursor, 100, func(after string, limit int) (all []Deployment, err error) {
+		all, order, err = a.s.Deployments(ctx, DeploymentFilter{
+			SiteID: value(q.SiteId),
+			Status: list.Each(value(q.Status), func(s edgeapi.KnownDeploymentStatus) string { return string(s) }),
+			Text:   value(q.Q),
+			Sort:   string(value(q.Sort)),
+			After:  after,
+			Limit:  limit,
+		})
+		return all, err
+	}, func(d Deployment) string { return deploymentKey(order, d) }, apiDeployment)
 	return edgeapi.ListDeployments200JSONResponse{
 		Body:    out,
 		Headers: edgeapi.ListDeployments200ResponseHeaders{Link: next},

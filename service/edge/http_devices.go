@@ -55,6 +55,7 @@ func (a api) ListDevices(
 	out, next, err := list.Rows(ctx, q.Limit, q.Cursor, 100, func(after string, limit int) (all []Device, err error) {
 		all, order, err = a.s.Devices(ctx, DeviceFilter{
 			SiteID: value(q.SiteId),
+			OTA:    list.Each(value(q.OtaState), func(s edgeapi.OTAState) ota.State { return ota.State(s) }),
 			Text:   value(q.Q),
 			Sort:   string(value(q.Sort)),
 			After:  after,
@@ -296,21 +297,23 @@ func apiCampaign(c Campaign) edgeapi.Campaign {
 	return out
 }
 
-// ListCampaigns lists campaigns in scope, newest first.
+// ListCampaigns lists campaigns in scope.
 func (a api) ListCampaigns(
 	ctx context.Context, req edgeapi.ListCampaignsRequestObject,
 ) (edgeapi.ListCampaignsResponseObject, error) {
-	out, next, err := list.Rows(
-		ctx,
-		req.Params.Limit,
-		req.Params.Cursor,
-		100,
-		func(after string, limit int) ([]Campaign, error) {
-			return a.s.Campaigns(ctx, string(value(req.Params.Status)), after, limit)
-		},
-		func(c Campaign) string { return c.ID },
-		apiCampaign,
-	)
+	q := req.Params
+	var order list.Order
+	out, next, err := list.Rows(ctx, q.Limit, q.Cursor, 100, func(after string, limit int) (all []Campaign, err error) {
+		all, order, err = a.s.Campaigns(ctx, CampaignFilter{
+			Status: string(value(q.Status)),
+			Paused: q.Paused,
+			Text:   value(q.Q),
+			Sort:   string(value(q.Sort)),
+			After:  after,
+			Limit:  limit,
+		})
+		return all, err
+	}, func(c Campaign) string { return campaignKey(order, c) }, apiCampaign)
 	return edgeapi.ListCampaigns200JSONResponse{
 		Body:    out,
 		Headers: edgeapi.ListCampaigns200ResponseHeaders{Link: next},

@@ -121,16 +121,19 @@ func apiRoute(r RouteWithHealth) edgeapi.Route {
 func (a api) ListRoutes(
 	ctx context.Context, req edgeapi.ListRoutesRequestObject,
 ) (edgeapi.ListRoutesResponseObject, error) {
+	q := req.Params
+	var order list.Order
 	out, next, err := list.Rows(
-		ctx,
-		req.Params.Limit,
-		req.Params.Cursor,
-		100,
-		func(after string, limit int) ([]RouteWithHealth, error) {
-			return a.s.Routes(ctx, after, limit)
-		},
-		func(r RouteWithHealth) string { return r.ID },
-		apiRoute,
+		ctx, q.Limit, q.Cursor, 100, func(after string, limit int) (all []RouteWithHealth, err error) {
+			all, order, err = a.s.Routes(ctx, RouteFilter{
+				Status: string(value(q.Status)),
+				Text:   value(q.Q),
+				Sort:   string(value(q.Sort)),
+				After:  after,
+				Limit:  limit,
+			})
+			return all, err
+		}, func(r RouteWithHealth) string { return routeKey(order, r.Route) }, apiRoute,
 	)
 	return edgeapi.ListRoutes200JSONResponse{Body: out, Headers: edgeapi.ListRoutes200ResponseHeaders{Link: next}}, err
 }

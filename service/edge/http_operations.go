@@ -32,6 +32,7 @@ func (a api) GetOverview(
 		Campaigns:         n[tally.Campaign],
 		Deployments:       n[tally.Deployment],
 		Routes:            n[tally.Route],
+		RoutesFailing:     o.Failing,
 		Deadletters:       n[tally.DeadLetter]["dead"],
 		Alerts:            n[tally.Alert],
 		PolicyPacks:       n[tally.PolicyPack],

@@ -15,6 +15,7 @@ import (
 type Overview struct {
 	GeneratedAt time.Time
 	Counts      map[string]map[string]int64 // kind -> state -> objects
+	Failing     int64                       // routes for which an alert is firing, enabled or not
 	Rates       []RateMinute                // the minutes of the last hour in which anything happened
 }
 
@@ -28,7 +29,7 @@ type RateMinute struct {
 }
 
 // Overview returns the overview, from the tallies. It counts rows only where there are few:
-// deployments on sites that are not online, and paused campaigns.
+// deployments on sites that are not online, paused campaigns, and failing routes.
 func (s *Service) Overview(ctx context.Context) (Overview, error) {
 	o := Overview{GeneratedAt: s.now().UTC(), Counts: map[string]map[string]int64{}, Rates: []RateMinute{}}
 	where, args := callerFrom(ctx).scope().SQL()
@@ -60,6 +61,11 @@ func (s *Service) Overview(ctx context.Context) (Overview, error) {
 	}
 	err := s.movePaused(ctx, o.Counts[tally.Campaign])
 	if err != nil {
+		return o, err
+	}
+	if err := s.db.Get(
+		ctx, &o.Failing, "SELECT count(*) FROM routes WHERE "+where+" AND "+routeIsFailing, args...,
+	); err != nil {
 		return o, err
 	}
 	o.Rates, err = s.rates(ctx, series.Last(s.now(), time.Minute, 60), where, args)
@@ -96,7 +102,19 @@ func (s *Service) rates(ctx context.Context, w series.Window, where string, args
 const (
 	countUnknown = "unknown" // deployments whose site is not online
 	countPaused  = "paused"  // campaigns that wait for a person
+	countFailing = "failing" // routes for which an alert is firing
 )
+
+// What the overview counts and lists are filtered by. The statuses are those of changeUnheard.
+const (
+	silentSites      = "(SELECT id FROM sites WHERE status IN ('offline', 'revoked'))"
+	statusIsUnknown  = "status IN ('running', 'stopped', 'pulling') AND site_id IN " + silentSites
+	campaignIsPaused = "status = 'running' AND paused_reason <> ''"
+)
+
+// changeUnheard are the statuses of a deployment that may have changed since its site was last heard
+// of.
+var changeUnheard = []string{"running", "stopped", "pulling"}
 
 // moveUnknown counts deployments on offline and revoked sites as unknown instead of the status that
 // the agent last reported.
@@ -109,8 +127,7 @@ func (s *Service) moveUnknown(ctx context.Context, counts map[string]int64) erro
 	err := s.db.Select(
 		ctx,
 		&rows,
-		`SELECT status, count(*) AS n FROM deployments WHERE `+where+` AND status IN ('running', 'stopped', 'pulling')
-		AND site_id IN (SELECT id FROM sites WHERE status IN ('offline', 'revoked')) GROUP BY status`,
+		"SELECT status, count(*) AS n FROM deployments WHERE "+where+" AND "+statusIsUnknown+" GROUP BY status",
 		args...)
 	for _, r := range rows {
 		moveCount(counts, r.Status, countUnknown, r.N)
@@ -123,7 +140,7 @@ func (s *Service) movePaused(ctx context.Context, counts map[string]int64) error
 	where, args := callerFrom(ctx).scope().SQL()
 	var n int64
 	err := s.db.Get(
-		ctx, &n, "SELECT count(*) FROM campaigns WHERE "+where+" AND status = 'running' AND paused_reason <> ''",
+		ctx, &n, "SELECT count(*) FROM campaigns WHERE "+where+" AND "+campaignIsPaused,
 		args...)
 	moveCount(counts, "running", countPaused, n)
 	return err

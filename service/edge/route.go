@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/glob"
+	"github.com/mainstay-infra/mainstay/kit/list"
+	"github.com/mainstay-infra/mainstay/kit/search"
 	"github.com/mainstay-infra/mainstay/kit/series"
 	"github.com/mainstay-infra/mainstay/kit/text"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
@@ -36,7 +39,13 @@ type Route struct {
 	BlockedReason  string  `db:"blocked_reason"` // internal reason why nothing is sent although it is enabled
 	CreatedAt      db.Time `db:"created_at"`
 	UpdatedAt      db.Time `db:"updated_at"`
+	Search         string  `db:"search"` // what a search looks at (package search)
 }
+
+func (r *Route) searchText() string { return search.Text(nil, r.ID, r.Name, r.Topic, r.TargetURL) }
+
+// described returns the ID, and the column search.
+func (r *Route) described() (id, text string) { return r.ID, r.searchText() }
 
 func (r *Route) state() string {
 	if r.Enabled {
@@ -148,7 +157,7 @@ func (s *Service) CreateRoute(ctx context.Context, in RouteInput) (Route, string
 	}
 	in.apply(&r)
 	r.CreatedAt = db.At(s.now())
-	r.UpdatedAt = r.CreatedAt
+	r.UpdatedAt, r.Search = r.CreatedAt, r.searchText()
 	if err := s.checkRoute(ctx, s.db, &r); err != nil {
 		return r, "", err
 	}
@@ -247,17 +256,89 @@ func (r *RouteWithHealth) judge(breaker webhook.State) {
 	}
 }
 
-// Routes lists routes in scope after the given id.
-func (s *Service) Routes(ctx context.Context, after string, limit int) ([]RouteWithHealth, error) {
-	where, args := callerFrom(ctx).scope().SQL()
-	routes := []RouteWithHealth{}
-	err := s.db.Select(
-		ctx, &routes, selectRoutesWithHealth+where+" AND r.id > ? ORDER BY r.id LIMIT ?",
-		append(args, after, limit)...)
-	for i := range routes {
-		routes[i].judge(s.delivery.Breaker(routes[i].ID))
+// RouteFilter selects routes; zero fields select all.
+type RouteFilter struct {
+	Status string // enabled, disabled, or failing, which is what an alert is firing for
+	Text   string // must be contained in the id, the name, the topic or the target's URL, ignoring case
+	Sort   string // as the contract has it; empty: by id, which is the order of creation
+	After  string // the key of the last route of the previous page
+	Limit  int
+}
+
+// scope returns the part of a scope that has the status.
+func (f RouteFilter) scope(scope db.Scope) db.Scope {
+	switch f.Status {
+	case "enabled":
+		return scope.And("enabled")
+	case "disabled":
+		return scope.And("NOT enabled")
+	case countFailing:
+		return scope.And(routeIsFailing)
 	}
-	return routes, err
+	return scope
+}
+
+// routeIsFailing is the condition on routes that an alert is firing because of their deliveries.
+const routeIsFailing = `id IN (SELECT subject FROM alerts
+	WHERE status = 'firing' AND kind IN ('route_failing', 'delivery_blocked'))`
+
+var routeSorts = list.Sorts{List: "routes", Unique: "id", Usual: "id", By: map[string]list.Column{
+	"id": {Name: "id"}, "name": {Name: "name"}, "updated_at": {Name: "updated_at", Number: true},
+}}
+
+// routeKey returns the key of a route in a list.
+func routeKey(order list.Order, r Route) string {
+	value := ""
+	switch order.Word() {
+	case "name":
+		value = r.Name
+	case "updated_at":
+		value = strconv.FormatInt(r.UpdatedAt.UnixMicro(), 10)
+	}
+	return order.Key(value, r.ID)
+}
+
+// Routes lists routes in scope, with the state of their deliveries.
+func (s *Service) Routes(ctx context.Context, f RouteFilter) ([]RouteWithHealth, list.Order, error) {
+	return s.routes(ctx, s.db, f)
+}
+
+func (s *Service) routes(ctx context.Context, q db.Querier, f RouteFilter) ([]RouteWithHealth, list.Order, error) {
+	var rows []Route
+	order, err := search.Page{
+		Table: "routes", ID: "id", Sorts: routeSorts, Scope: f.scope(callerFrom(ctx).scope()), Text: f.Text, Sort: f.Sort,
+		After: f.After, Limit: f.Limit,
+	}.Read(ctx, q, &rows)
+	if err != nil || len(rows) == 0 {
+		return nil, order, err
+	}
+	ids := make([]string, len(rows))
+	for i, r := range rows {
+		ids[i] = r.ID
+	}
+	query, args, err := db.In(
+		"SELECT route_id, last_status, last_error, last_success_at, last_failure_at FROM route_stats WHERE route_id IN (?)", ids,
+	)
+	if err != nil {
+		return nil, order, err
+	}
+	var stats []struct {
+		RouteID string `db:"route_id"`
+		RouteHealth
+	}
+	if err := q.Select(ctx, &stats, query, args...); err != nil {
+		return nil, order, err
+	}
+	health := make(map[string]RouteHealth, len(stats))
+	for _, st := range stats {
+		health[st.RouteID] = st.RouteHealth
+	}
+	routes := make([]RouteWithHealth, len(rows))
+	for i, r := range rows {
+		routes[i] = RouteWithHealth{r, health[r.ID]}
+		routes[i].judge(s.delivery.Breaker(r.ID))
+	}
+	return routes, order, nil
 }
 
 // RouteWithHealth returns one route in scope, with the state of its deliveries.
@@ -337,7 +418,7 @@ func (s *Service) changeRoute(ctx context.Context, tx *db.Tx, was, r Route, mess
 	if _, err := tx.Exec(
 		ctx,
 		`UPDATE routes SET name = ?, site_id = ?, topic = ?, target_url = ?, method = ?, enabled = ?, disabled_reason = ?,
-		retry_max = ?, timeout_seconds = ?, secret = ?, updated_at = ? WHERE id = ?`,
+		retry_max = ?, timeout_seconds = ?, secret = ?, updated_at = ?, search = ? WHERE id = ?`,
 		r.Name,
 		r.SiteID,
 		r.Topic,
@@ -349,6 +430,7 @@ func (s *Service) changeRoute(ctx context.Context, tx *db.Tx, was, r Route, mess
 		r.TimeoutSeconds,
 		r.Secret,
 		r.UpdatedAt,
+		r.searchText(),
 		r.ID,
 	); err != nil {
 		return false, err

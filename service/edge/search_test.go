@@ -286,6 +286,11 @@ func TestWhatAnOlderVersionStoredIsFound(t *testing.T) {
 			run(`INSERT INTO sites VALUES ('s3', '', 'Quoted', 'online', '1', '{"a":"\"{\\\u003c"}', 2, 1, '', NULL)`)
 			run(`INSERT INTO sites VALUES ('s4', '', 'Bare', 'online', '1', 'null', 2, 1, '', NULL)`)
 			run(`INSERT INTO devices VALUES ('d1', 's1', '', 'Pump', 'm1', '1', '{}', 1, 1, '{}', '{}', 0, 0, 1, '', '', '', '', 0, '', NULL)`)
+			run(`INSERT INTO routes VALUES ('r1', '', 'ALARME', 's1', 'Tür.*', 'https://h.example/X', 'POST', TRUE, '', 5, 10, '', 1, 1, '')`)
+			run(`INSERT INTO deployments VALUES ('x1', 's1', '', 'web', 'ghcr.io/acme/web:1', 'V1', 'running', '{}', '[]', 1, 1, '', '',
+				'running', '', FALSE, 1, 1, 'missing', 'always', 'null', 'null')`)
+			run(`INSERT INTO campaigns VALUES ('c1', '', 'Frühling', 'V2', 'https://f.example/Y', 'ab', 0, '{"site_ids":["s1"]}', '[100]',
+				0.9, 0.1, 1, 0, 60, FALSE, FALSE, 'draft', -1, '', 'idle', 0, 0, 1, NULL, NULL, NULL, NULL)`)
 			for _, seq := range []int{1, 8191, 8192, 30_000} {
 				run(
 					`INSERT INTO events VALUES (?, '', ?, 's1', 'rare', '1', '{}', 1, ?)`, seq, fmt.Sprint("e", seq),
@@ -307,7 +312,8 @@ func TestWhatAnOlderVersionStoredIsFound(t *testing.T) {
 			if err := c.service.DB().Get(t.Context(), &first, "SELECT value FROM counters WHERE name = 'topics'"); err != nil {
 				t.Fatal(err)
 			}
-			return first == 0 && len(c.all("/sites?q=zone%3Dnorth", viewerToken)) == 1
+			return first == 0 && len(c.all("/sites?q=zone%3Dnorth", viewerToken)) == 1 &&
+				len(c.all("/ota/campaigns?q=FR%C3%9CHLING", viewerToken)) == 1
 		})
 		if got := c.found("/events?topic=r*", viewerToken); !slices.Equal(got, []string{"e30000", "e8192", "e8191", "e1"}) {
 			t.Errorf("%v", got)
@@ -317,6 +323,14 @@ func TestWhatAnOlderVersionStoredIsFound(t *testing.T) {
 		}
 		if got := c.values("/sites?limit=1&sort=last_seen_at", viewerToken, "id"); len(got) != 4 {
 			t.Errorf("a site that was never seen: %v", got)
+		}
+		for path, want := range map[string]string{
+			"/routes?q=T%C3%9CR": "r1", "/routes?q=h.example": "r1", "/deployments?q=acme%2Fweb": "x1", "/deployments?q=v1": "x1",
+			"/deployments?q=%C3%96fen": "x1", "/ota/campaigns?q=v2": "c1", "/ota/campaigns?q=Example%2FY": "c1", "/routes?q=v2": "",
+		} {
+			if got := strings.Join(c.values(path, viewerToken, "id"), " "); got != want {
+				t.Errorf("%s: %q, want %q", path, got, want)
+			}
 		}
 		// The migration and the service write the same.
 		var sites []edge.Site
@@ -334,11 +348,15 @@ func TestWhatAnOlderVersionStoredIsFound(t *testing.T) {
 	t.Run("SQLite", func(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
-		test(t, db.Config{Path: edge.DatabaseFile(dir)}, func(cfg *edge.Config) { cfg.Data = dir })
+		test(t, db.Config{Path: edge.DatabaseFile(dir)}, func(cfg *edge.Config) {
+			cfg.Data, cfg.ReplaceLostKeys = dir, true // the secret of the route was never sealed
+		})
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
 		t.Parallel()
 		address := dbtest.PostgresURL(t)
-		test(t, db.Config{URL: address, Schema: "edge"}, func(cfg *edge.Config) { cfg.Database = address })
+		test(t, db.Config{URL: address, Schema: "edge"}, func(cfg *edge.Config) {
+			cfg.Database, cfg.ReplaceLostKeys = address, true
+		})
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/list"
 	"github.com/mainstay-infra/mainstay/kit/pki"
+	"github.com/mainstay-infra/mainstay/kit/search"
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/kit/text"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
@@ -40,10 +41,13 @@ type Site struct {
 	EnrolledAt   db.Time `db:"enrolled_at"`
 	CertSerial   string  `db:"cert_serial"`
 	CertNotAfter db.Time `db:"cert_not_after"`
-	Search       string  `db:"search"` // what a search looks at (searchText)
+	Search       string  `db:"search"` // what a search looks at (package search)
 }
 
-func (s *Site) searchText() string { return searchText(s.Labels.V, s.ID, s.Name) }
+func (s *Site) searchText() string { return search.Text(s.Labels.V, s.ID, s.Name) }
+
+// described returns the ID, and the column search.
+func (s *Site) described() (id, text string) { return s.ID, s.searchText() }
 
 // Enrollment is the result of an enrollment.
 type Enrollment struct {
@@ -205,9 +209,9 @@ func (s *Service) sites(ctx context.Context, q db.Querier, f SiteFilter) ([]Site
 		scope = scope.And("status = ?", f.Status)
 	}
 	sites := []Site{}
-	order, err := search{
-		table: "sites", id: "id", sorts: siteSorts, scope: scope, text: f.Text, sort: f.Sort, after: f.After, limit: f.Limit,
-	}.read(ctx, q, &sites)
+	order, err := search.Page{
+		Table: "sites", ID: "id", Sorts: siteSorts, Scope: scope, Text: f.Text, Sort: f.Sort, After: f.After, Limit: f.Limit,
+	}.Read(ctx, q, &sites)
 	return sites, order, err
 }
 

@@ -137,6 +137,9 @@ func (s *Service) openRooms(ctx context.Context, doc *configfile.Config, gate *h
 	}
 	policy := policyOf(doc, s.data)
 	s.store = record.New(record.Config{DB: s.db, Audit: s.audit, Sealer: sealer, Policy: policy, Now: s.now})
+	if err := s.store.Describe(ctx); err != nil {
+		return err
+	}
 	s.machines = machine.NewSet(s.store, s.log)
 	s.operate = operation.New(operation.Config{
 		Store: s.store, DB: s.db, Log: s.log, Registry: deps.Registry, Now: s.now, Ending: s.machines.Ending(),

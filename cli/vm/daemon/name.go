@@ -23,9 +23,9 @@ func ExactVMID(ctx context.Context, c *Call, name string) (string, error) {
 // kinds are what arguments of the commands name.
 var kinds = map[string]*verb.Kind[*hypervisorapi.Client]{
 	"VM": {
-		What: "VM", Listed: "mainstay vm list", Flags: []string{"vm", "into"}, AsTyped: true,
+		What: "VM", Listed: "mainstay vm list", Flags: []string{"vm", "into"}, AsTyped: true, Searched: true,
 		List: func(ctx context.Context, c *Call, p verb.Page) (*http.Response, error) {
-			return c.API.ListVMs(ctx, &hypervisorapi.ListVMsParams{Limit: p.Limit, Cursor: p.Cursor})
+			return c.API.ListVMs(ctx, &hypervisorapi.ListVMsParams{Limit: p.Limit, Cursor: p.Cursor, Q: p.Search})
 		},
 		Get: func(ctx context.Context, c *Call, id string) (*http.Response, error) { return c.API.GetVM(ctx, id) },
 		Object: verb.As(&Service, func(vm hypervisorapi.VM) verb.Object {
@@ -47,9 +47,9 @@ var kinds = map[string]*verb.Kind[*hypervisorapi.Client]{
 		Object: verb.As(&Service, func(o hypervisorapi.Operation) verb.Object { return verb.Object{ID: o.Id} }),
 	},
 	"IMAGE": {
-		What: "image", Listed: "mainstay image list", Flags: []string{"image"}, AsTyped: true,
+		What: "image", Listed: "mainstay image list", Flags: []string{"image"}, AsTyped: true, Searched: true,
 		List: func(ctx context.Context, c *Call, p verb.Page) (*http.Response, error) {
-			return c.API.ListImages(ctx, &hypervisorapi.ListImagesParams{Limit: p.Limit, Cursor: p.Cursor})
+			return c.API.ListImages(ctx, &hypervisorapi.ListImagesParams{Limit: p.Limit, Cursor: p.Cursor, Q: p.Search})
 		},
 		Object: verb.As(&Service, func(i hypervisorapi.Image) verb.Object { return verb.Object{Name: i.Name} }),
 	},

@@ -5,7 +5,8 @@
 //
 //   - The caller is in the context (package shell), never an argument beside it. Without a caller,
 //     nothing is visible.
-//   - Tenants see only their own resources; others do not exist for them. Only Sees decides this.
+//   - Tenants see only their own resources; others do not exist for them. Only
+//     Sees and Scope decide this.
 //   - What the daemon does on its own, it does as Daemon (ByItself).
 //
 // It imports nothing of the service.
@@ -15,6 +16,7 @@ import (
 	"context"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/shell"
 )
 
@@ -43,6 +45,17 @@ func ByItself(ctx context.Context) context.Context { return shell.As(ctx, Daemon
 
 // Sees reports whether a tenant's resources are in the caller's scope.
 func (c Caller) Sees(tenant string) bool { return c.Admin || c.Tenant != "" && c.Tenant == tenant }
+
+// Scope returns the rows that the caller sees of a table with the column tenant.
+func (c Caller) Scope() db.Scope {
+	switch {
+	case c.Tenant != "":
+		return db.Where("tenant = ?", c.Tenant)
+	case c.Admin:
+		return db.All()
+	}
+	return db.Scope{}
+}
 
 // NamesHostFiles reports whether the caller may name any file of the host in a request for a
 // tenant.

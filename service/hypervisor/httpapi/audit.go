@@ -7,6 +7,7 @@ import (
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/list"
+	"github.com/mainstay-infra/mainstay/kit/text"
 )
 
 // ListAudit lists the audit log.
@@ -18,10 +19,16 @@ func (a *API) ListAudit(
 		Tenant: q.Tenant, Actor: value(q.Actor), Action: value(q.Action), Target: value(q.Target),
 		Result: audit.Result(value(q.Result)), Text: value(q.Q), From: value(q.From), To: value(q.To),
 	}
-	out, link, err := list.Down(ctx, q.Limit, q.Cursor, 100, func(before int64, limit int) ([]audit.Entry, error) {
+	for field, given := range map[string]string{"actor": f.Actor, "action": f.Action, "target": f.Target, "q": f.Text} {
+		if err := text.Check(field, given); err != nil {
+			return nil, err
+		}
+	}
+	find := func(before int64, limit int) ([]audit.Entry, int64, error) {
 		f.Before, f.Limit = before, limit
 		return a.store.AuditEntries(ctx, f)
-	}, func(e audit.Entry) int64 { return e.Seq }, apiEntry)
+	}
+	out, link, err := list.DownExamined(ctx, q.Limit, q.Cursor, 100, find, func(e audit.Entry) int64 { return e.Seq }, apiEntry)
 	return hypervisorapi.ListAudit200JSONResponse{
 		Body: out, Headers: hypervisorapi.ListAudit200ResponseHeaders{Link: link},
 	}, err

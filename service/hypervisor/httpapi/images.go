@@ -25,9 +25,14 @@ func apiImage(i record.Image) hypervisorapi.Image {
 func (a *API) ListImages(
 	ctx context.Context, req hypervisorapi.ListImagesRequestObject,
 ) (hypervisorapi.ListImagesResponseObject, error) {
-	images := func(after string, limit int) ([]record.Image, error) { return a.store.Images(ctx, after, limit) }
-	name := func(i record.Image) string { return i.Name }
-	out, link, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100, images, name, apiImage)
+	p := req.Params
+	var order list.Order
+	out, link, err := list.Rows(ctx, p.Limit, p.Cursor, 100, func(after string, limit int) (all []record.Image, err error) {
+		all, order, err = a.store.Images(ctx, record.ImageFilter{
+			Text: value(p.Q), Sort: string(value(p.Sort)), After: after, Limit: limit,
+		})
+		return all, err
+	}, func(i record.Image) string { return record.ImageKey(order, i) }, apiImage)
 	return hypervisorapi.ListImages200JSONResponse{
 		Body: out, Headers: hypervisorapi.ListImages200ResponseHeaders{Link: link},
 	}, err

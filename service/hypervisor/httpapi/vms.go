@@ -63,11 +63,14 @@ func (a *API) ListVMs(
 		}
 		labels[key] = v
 	}
-	out, link, err := list.Rows(ctx, p.Limit, p.Cursor, 100, func(after string, limit int) ([]record.VM, error) {
-		return a.store.VMs(ctx, record.Filter{
-			Tenant: value(p.Tenant), State: string(value(p.State)), Labels: labels, After: after, Limit: limit,
+	var order list.Order
+	out, link, err := list.Rows(ctx, p.Limit, p.Cursor, 100, func(after string, limit int) (all []record.VM, err error) {
+		all, order, err = a.store.VMs(ctx, record.Filter{
+			Tenant: value(p.Tenant), State: string(value(p.State)), Labels: labels, Text: value(p.Q),
+			Sort: string(value(p.Sort)), After: after, Limit: limit,
 		})
-	}, func(r record.VM) string { return r.ID }, a.apiVM)
+		return all, err
+	}, func(r record.VM) string { return record.VMKey(order, r) }, a.apiVM)
 	return hypervisorapi.ListVMs200JSONResponse{
 		Body: out, Headers: hypervisorapi.ListVMs200ResponseHeaders{Link: link},
 	}, err

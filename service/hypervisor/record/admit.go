@@ -43,7 +43,7 @@ func (s *Store) Admit(ctx context.Context, a Admission) error {
 			WHERE NOT EXISTS (SELECT 1 FROM vms v WHERE v.slot = s.slot)`); err != nil {
 			return err
 		}
-		r.Events = 0
+		r.Events, r.Search = 0, r.searchText()
 		if err := s.tell(ctx, tx, r, EventBackend, a.Why); err != nil {
 			return err
 		}

@@ -25,9 +25,9 @@ func (s *Store) NoteDenied(ctx context.Context, address string, c caller.Caller,
 	return s.audit.Deny(ctx, address, c.Entry(e), nil)
 }
 
-// AuditEntries lists the audit log, newest first.
-func (s *Store) AuditEntries(ctx context.Context, f audit.Filter) ([]audit.Entry, error) {
-	return s.audit.List(ctx, s.db, f)
+// AuditEntries lists the audit log, newest first, as audit.Log.Find does.
+func (s *Store) AuditEntries(ctx context.Context, f audit.Filter) (entries []audit.Entry, examined int64, err error) {
+	return s.audit.Find(ctx, s.db, f)
 }
 
 // InspectAudit recomputes and verifies the audit log's hash chain.

@@ -16,7 +16,7 @@ func save(ctx context.Context, tx *db.Tx, r *VM) error {
 		ctx,
 		`UPDATE vms SET name = ?, backend = ?, state = ?, spec = ?, secret = ?, mac = ?, tap = ?, ips = ?,
 		autostart = ?, generation = ?, last_error = ?, started_at = ?, kill_at = ?, events = ?, vcpus = ?, memory_mib = ?,
-		base = ?, disk_base = ?, pause_reason = ?, reverting = ?, restarting = ? WHERE id = ?`,
+		base = ?, disk_base = ?, pause_reason = ?, reverting = ?, restarting = ?, search = ? WHERE id = ?`,
 		r.Name,
 		r.Backend,
 		r.State,
@@ -38,6 +38,7 @@ func save(ctx context.Context, tx *db.Tx, r *VM) error {
 		r.PauseReason,
 		r.Reverting,
 		r.Restarting,
+		r.searchText(),
 		r.ID,
 	)
 	return err

@@ -2,10 +2,13 @@ package record
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/list"
+	"github.com/mainstay-infra/mainstay/kit/search"
 )
 
 // Image is a name in the catalog.
@@ -22,7 +25,13 @@ type Image struct {
 	ReadOnly       bool    `db:"read_only"`
 	Locked         bool    `db:"locked"`
 	AddedAt        db.Time `db:"added_at"`
+	Search         string  `db:"search"` // what a search looks at (package search)
 }
+
+func (i *Image) searchText() string { return search.Text(nil, i.Name, i.Kind, i.SHA256, i.Source) }
+
+// described returns the name, and the column search.
+func (i *Image) described() (name, text string) { return i.Name, i.searchText() }
 
 // Image returns an image by name. The catalog has no tenant scope.
 func (s *Store) Image(ctx context.Context, name string) (Image, error) {
@@ -35,11 +44,34 @@ func imageIn(ctx context.Context, q db.Querier, name string) (Image, error) {
 	return i, db.NotFound(err, "there is no image %s", name)
 }
 
-// Images lists the catalog by name.
-func (s *Store) Images(ctx context.Context, after string, limit int) ([]Image, error) {
-	var images []Image
-	err := s.db.Select(ctx, &images, "SELECT * FROM images WHERE name > ? ORDER BY name LIMIT ?", after, limit)
-	return images, err
+// ImageFilter selects images. Zero fields match all.
+type ImageFilter struct {
+	Text  string // must be contained in the name, kind, source or SHA-256, ignoring case
+	Sort  string // as the contract has it; empty: by name
+	After string // the key of the last image of the previous page
+	Limit int
+}
+
+var imageSorts = list.Sorts{List: "images", Unique: "name", Usual: "name", By: map[string]list.Column{
+	"name": {Name: "name"}, "added_at": {Name: "added_at", Number: true},
+}}
+
+// ImageKey returns the key of an image in a list.
+func ImageKey(order list.Order, i Image) string {
+	value := ""
+	if order.Word() == "added_at" {
+		value = strconv.FormatInt(i.AddedAt.UnixMicro(), 10)
+	}
+	return order.Key(value, i.Name)
+}
+
+// Images lists the catalog, which every caller may see.
+func (s *Store) Images(ctx context.Context, f ImageFilter) (images []Image, order list.Order, err error) {
+	order, err = search.Page{
+		Table: "images", ID: "name", Sorts: imageSorts, Scope: db.All(), Text: f.Text, Sort: f.Sort, After: f.After,
+		Limit: f.Limit,
+	}.Read(ctx, s.db, &images)
+	return images, order, err
 }
 
 // errReadOnly is the error for changes to a read-only image.
@@ -93,7 +125,7 @@ func (s *Store) RenameImage(ctx context.Context, name, to string) (Image, error)
 			return nil
 		}
 		i.Name = to
-		_, err := tx.Exec(ctx, "UPDATE images SET name = ? WHERE name = ?", to, name)
+		_, err := tx.Exec(ctx, "UPDATE images SET name = ?, search = ? WHERE name = ?", to, i.searchText(), name)
 		return nameTaken(err, to)
 	})
 }
@@ -109,6 +141,7 @@ func nameTaken(err error, name string) error {
 func (s *Store) CloneImage(ctx context.Context, name, to string) (Image, error) {
 	return s.changeImage(ctx, name, "image.clone", func(ctx context.Context, tx *db.Tx, i *Image) error {
 		i.Name, i.ReadOnly, i.Locked, i.AddedAt = to, false, false, db.At(s.now())
+		i.Search = i.searchText()
 		return nameTaken(tx.Insert(ctx, "images", *i), to)
 	})
 }
@@ -127,7 +160,7 @@ func (s *Store) RemoveImage(ctx context.Context, name string) error {
 
 // AddImage stores a name. With replace, it replaces an image of that name unless that is read-only.
 func (s *Store) AddImage(ctx context.Context, i *Image, replace bool) error {
-	i.AddedAt = db.At(s.now())
+	i.AddedAt, i.Search = db.At(s.now()), i.searchText()
 	return s.db.Update(ctx, func(tx *db.Tx) error {
 		if replace {
 			if _, err := tx.Exec(ctx, "DELETE FROM images WHERE name = ? AND read_only = FALSE", i.Name); err != nil {

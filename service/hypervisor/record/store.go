@@ -10,6 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/search"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 )
@@ -57,4 +58,23 @@ func (s *Store) exec(ctx context.Context, statement string, args ...any) error {
 		_, err := tx.Exec(ctx, statement, args...)
 		return err
 	})
+}
+
+// Describe prepares the rows of an earlier version for searches. Until then, they are not found.
+func (s *Store) Describe(ctx context.Context) error {
+	const most = 500 // rows of each table in a transaction
+	for more := true; more; {
+		if err := s.db.Update(ctx, func(tx *db.Tx) error {
+			vms, err := search.Describe(ctx, tx, "vms", "id", most, (*VM).described)
+			if err != nil {
+				return err
+			}
+			images, err := search.Describe(ctx, tx, "images", "name", most, (*Image).described)
+			more = max(vms, images) == most
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

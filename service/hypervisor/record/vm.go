@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/list"
+	"github.com/mainstay-infra/mainstay/kit/search"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
@@ -86,7 +88,19 @@ type VM struct {
 	PauseReason string                     `db:"pause_reason"` // why it is paused although nobody asked
 	Reverting   string                     `db:"reverting"`    // full snapshot of a revert in progress
 	Restarting  bool                       `db:"restarting"`   // to be started again once it has stopped
+	Search      string                     `db:"search"`       // what a search looks at (package search)
 }
+
+func (r *VM) searchText() string {
+	words := []string{r.ID, r.Name, r.Spec.V.Image, r.Tenant}
+	if r.State.HasProcess() {
+		words = append(words, r.IPs.V...) // what it had before is nobody's, or another VM's
+	}
+	return search.Text(r.Labels.V, words...)
+}
+
+// described returns the ID, and the column search.
+func (r *VM) described() (id, text string) { return r.ID, r.searchText() }
 
 // GiB is one GiB in bytes.
 const GiB = 1 << 30
@@ -160,30 +174,47 @@ type Filter struct {
 	Tenant string
 	State  string
 	Labels map[string]string
-	After  string // the last id of the previous page
+	Text   string // must be contained in the id, name, image, tenant, an address or a label (key=value), ignoring case
+	Sort   string // as the contract has it; empty: oldest first
+	After  string // the key of the last VM of the previous page
 	Limit  int
 }
 
-// VMs lists VMs in the caller's scope, oldest first.
-func (s *Store) VMs(ctx context.Context, f Filter) ([]VM, error) {
-	query, args := "SELECT * FROM vms WHERE id > ?", []any{f.After}
-	if c := caller.From(ctx); c.Tenant != "" {
-		query, args = query+" AND tenant = ?", append(args, c.Tenant)
+// Ids sort by the time of creation.
+var vmSorts = list.Sorts{List: "vms", Unique: "id", Usual: "created_at", By: map[string]list.Column{
+	"created_at": {Name: "id"}, "name": {Name: "name"}, "state": {Name: "state"},
+}}
+
+// VMKey returns the key of a VM in a list.
+func VMKey(order list.Order, r VM) string {
+	value := ""
+	switch order.Word() {
+	case "name":
+		value = r.Name
+	case "state":
+		value = string(r.State)
 	}
+	return order.Key(value, r.ID)
+}
+
+// VMs lists VMs in the caller's scope.
+func (s *Store) VMs(ctx context.Context, f Filter) (found []VM, order list.Order, err error) {
+	scope := caller.From(ctx).Scope()
 	if f.Tenant != "" {
-		query, args = query+" AND tenant = ?", append(args, f.Tenant)
+		scope = scope.And("tenant = ?", f.Tenant)
 	}
 	if f.State != "" {
-		query, args = query+" AND state = ?", append(args, f.State)
+		scope = scope.And("state = ?", f.State)
 	}
-	var found []VM
+	page := search.Page{
+		Table: "vms", ID: "id", Sorts: vmSorts, Scope: scope, Text: f.Text, Sort: f.Sort, After: f.After, Limit: f.Limit,
+	}
 	for len(found) < f.Limit {
-		// Labels are compared here, so that both engines behave alike. A page may take several
-		// queries to fill.
+		// The column search holds not all labels, and in lower case. So they are compared here, and a page
+		// may take several queries to fill.
 		var rows []VM
-		page := append(args[:len(args):len(args)], f.Limit)
-		if err := s.db.Select(ctx, &rows, query+" ORDER BY id LIMIT ?", page...); err != nil {
-			return nil, err
+		if order, err = page.Read(ctx, s.db, &rows); err != nil {
+			return nil, order, err
 		}
 		for _, r := range rows {
 			if hasLabels(r.Labels.V, f.Labels) && len(found) < f.Limit {
@@ -193,9 +224,9 @@ func (s *Store) VMs(ctx context.Context, f Filter) ([]VM, error) {
 		if len(rows) < f.Limit {
 			break
 		}
-		args[0] = rows[len(rows)-1].ID
+		page.After = VMKey(order, rows[len(rows)-1])
 	}
-	return found, nil
+	return found, order, nil
 }
 
 func hasLabels(have, want map[string]string) bool {

@@ -764,7 +764,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Campaigns in the caller's scope, newest first */
+        /** Campaigns in the caller's scope, newest first unless `sort` says otherwise */
         get: operations["ListCampaigns"];
         put?: never;
         /** Draft a staged update */
@@ -1944,6 +1944,11 @@ export interface components {
             certificate_pem: string;
             serial: string;
         };
+        /**
+         * @description As DeploymentStatus; what the agent last called `running`, `stopped` or `pulling` is `unknown` while the site is not online.
+         * @enum {string}
+         */
+        KnownDeploymentStatus: "pending" | "pulling" | "running" | "stopped" | "failed" | "denied" | "rolled_back" | "unknown";
         Labels: {
             [key: string]: string;
         };
@@ -2064,6 +2069,11 @@ export interface components {
             /** @description The last 60 minutes */
             rates: components["schemas"]["RateMinute"][];
             routes: components["schemas"]["Counts"];
+            /**
+             * Format: int64
+             * @description Routes for which a `route_failing` or `delivery_blocked` alert is firing
+             */
+            routes_failing: number;
             sites: components["schemas"]["Counts"];
         };
         PolicyPack: {
@@ -3259,8 +3269,14 @@ export interface operations {
                 cursor?: components["parameters"]["Cursor"];
                 /** @description Items a page */
                 limit?: components["parameters"]["Limit"];
+                /** @description Text in the id, the name, the image or the version, or, without `site_id`, in the id, the name or a label of the site, whatever its case */
+                q?: string;
                 /** @description Only what concerns this site */
                 site_id?: components["parameters"]["SiteFilter"];
+                /** @description The order; a dash before it means descending */
+                sort?: "id" | "-id" | "name" | "-name";
+                /** @description Only deployments with one of these statuses, as the overview counts them; may be given several times */
+                status?: components["schemas"]["KnownDeploymentStatus"][];
             };
             header?: never;
             path?: never;
@@ -3397,6 +3413,8 @@ export interface operations {
                 cursor?: components["parameters"]["Cursor"];
                 /** @description Items a page */
                 limit?: components["parameters"]["Limit"];
+                /** @description Only devices whose last update is in one of these states; may be given several times */
+                ota_state?: components["schemas"]["OTAState"][];
                 /** @description Text in the id, the name, the model or a label (`key=value`), whatever its case */
                 q?: string;
                 /** @description Only what concerns this site */
@@ -3916,6 +3934,12 @@ export interface operations {
                 cursor?: components["parameters"]["Cursor"];
                 /** @description Items a page */
                 limit?: components["parameters"]["Limit"];
+                /** @description Only running campaigns that wait for a person, or only campaigns that do not */
+                paused?: boolean;
+                /** @description Text in the id, the name, the version, or the URL or SHA-256 of the artifact, whatever its case */
+                q?: string;
+                /** @description The order; a dash before it means descending */
+                sort?: "id" | "-id" | "name" | "-name";
                 status?: components["schemas"]["CampaignStatus"];
             };
             header?: never;
@@ -4404,6 +4428,12 @@ export interface operations {
                 cursor?: components["parameters"]["Cursor"];
                 /** @description Items a page */
                 limit?: components["parameters"]["Limit"];
+                /** @description Text in the id, the name, the topic or the URL of the target, whatever its case */
+                q?: string;
+                /** @description The order; a dash before it means descending */
+                sort?: "id" | "-id" | "name" | "-name" | "updated_at" | "-updated_at";
+                /** @description Only routes that are enabled, or disabled, or failing: a `route_failing` or `delivery_blocked` alert is firing for them, whether they are enabled or not */
+                status?: "enabled" | "disabled" | "failing";
             };
             header?: never;
             path?: never;

@@ -640,7 +640,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The VMs that the caller may see, oldest first */
+        /** The VMs that the caller may see, oldest first unless `sort` says otherwise */
         get: operations["ListVMs"];
         put?: never;
         /** Make a VM; it is stopped, and starts if `start` is set */
@@ -2234,7 +2234,7 @@ export interface operations {
                 from?: string;
                 /** @description The most items of a page */
                 limit?: components["parameters"]["Limit"];
-                /** @description Text in the action, target, message, actor or detail, whatever its case; searched for in the 100,000 entries before `to` */
+                /** @description Text in the action, target, message, actor or detail, whatever the case of its ASCII letters */
                 q?: string;
                 result?: "ok" | "error" | "denied";
                 /** @description The id of what was changed */
@@ -2248,7 +2248,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page */
+            /** @description A page. With more than one filter, or with `q`, a page is the result of a bounded number of entries: if it is short or empty and has a `Link`, older entries may match */
             200: {
                 headers: {
                     Link?: string;
@@ -2495,6 +2495,10 @@ export interface operations {
                 cursor?: components["parameters"]["Cursor"];
                 /** @description The most items of a page */
                 limit?: components["parameters"]["Limit"];
+                /** @description Text in the name, the kind, the source or the SHA-256, whatever its case */
+                q?: string;
+                /** @description The order; a dash before it means descending */
+                sort?: "name" | "-name" | "added_at" | "-added_at";
             };
             header?: never;
             path?: never;
@@ -2502,7 +2506,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page, by name */
+            /** @description A page, by name unless `sort` says otherwise */
             200: {
                 headers: {
                     Link?: string;
@@ -3050,6 +3054,10 @@ export interface operations {
                 label?: string[];
                 /** @description The most items of a page */
                 limit?: components["parameters"]["Limit"];
+                /** @description Text in the id, the name, the image, the tenant, an address or a label (`key=value`), whatever its case */
+                q?: string;
+                /** @description The order; a dash before it means descending */
+                sort?: "created_at" | "-created_at" | "name" | "-name" | "state" | "-state";
                 /** @description Only those in this state */
                 state?: components["schemas"]["State"];
                 /** @description Only this tenant's */

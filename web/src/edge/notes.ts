@@ -22,6 +22,21 @@ export function devicesNote(o: Pick<Overview, 'devices' | 'ota'>): Said {
   return { value: count(o.devices), note: failed ? plural(failed, 'failed update') : undefined, bad: failed > 0 };
 }
 
+/** The list of the devices whose updates failed, or of all devices. */
+export const devicesHref = (o: Pick<Overview, 'ota'>) => (of(o.ota, ...failedEnds) > 0 ? `/devices?update=${failedEnds.join()}` : '/devices');
+
+/** The list of the deployments that the note counts, or of all deployments. */
+export function deploymentsHref(o: Pick<Overview, 'deployments'>): string {
+  const statuses = [...(of(o.deployments, 'failed', 'denied') > 0 ? ['failed', 'denied'] : []), ...(of(o.deployments, 'unknown') > 0 ? ['unknown'] : [])];
+  return statuses.length > 0 ? `/deployments?status=${statuses.join()}` : '/deployments';
+}
+
+/** The list of the campaigns that need a decision, or of those that run. */
+export const campaignsHref = (o: Pick<Overview, 'campaigns'>) => (of(o.campaigns, 'paused') > 0 ? '/campaigns?status=paused' : '/campaigns?status=running');
+
+/** The list of the routes that fail, or of all routes. */
+export const routesHref = (o: Pick<Overview, 'routes_failing'>) => (o.routes_failing > 0 ? '/routes?status=failing' : '/routes');
+
 /** Only deployments whose agents are online and report them as running count as up. */
 export function deploymentsNote(o: Pick<Overview, 'deployments'>): Said {
   const failed = of(o.deployments, 'failed', 'denied');
@@ -44,8 +59,8 @@ export function campaignsNote(o: Pick<Overview, 'campaigns'>): Said {
 }
 
 /** Routes are failing if the control plane has an alert for them. */
-export function routesNote(o: Pick<Overview, 'routes' | 'alerts'>): { note: string; bad: boolean } {
+export function routesNote(o: Pick<Overview, 'routes' | 'routes_failing'>): { note: string; bad: boolean } {
   const disabled = of(o.routes, 'disabled');
-  const failing = of(o.alerts, 'route_failing', 'delivery_blocked');
+  const failing = o.routes_failing;
   return { note: joined(plural(sum(o.routes), 'route'), failing > 0 && `${count(failing)} failing`, disabled > 0 && `${count(disabled)} disabled`) ?? '', bad: failing > 0 };
 }

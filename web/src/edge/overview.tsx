@@ -14,7 +14,7 @@ import { AlertGroups } from './alert-list';
 import { Allowed, api, type Overview } from './api';
 import { FirstSteps, hasRoute, isEmptyFleet, type FirstStep } from './first-steps';
 import { useLive } from './live';
-import { campaignsNote, deploymentsNote, devicesNote, routesNote } from './notes';
+import { campaignsHref, campaignsNote, deploymentsHref, deploymentsNote, devicesHref, devicesNote, routesHref, routesNote } from './notes';
 import { lastHour } from './rates';
 import { RouteDialog } from './routes/form';
 import { EnrollDialog } from './sites/enroll';
@@ -95,10 +95,10 @@ function Tiles({ overview: o }: { overview?: Overview }) {
   return (
     <div className="tiles">
       <Tile href={offline ? '/sites?status=offline' : '/sites'} label="Sites online" value={`${count(o.sites['online'] ?? 0)} of ${count(enrolled)}`} note={offline ? `${count(offline)} offline` : 'none offline'} bad={offline > 0} />
-      <Tile href="/devices" label="Devices" {...devicesNote(o)} />
-      <Tile href={(o.deployments['failed'] ?? 0) > 0 ? '/deployments?filter=failed' : '/deployments'} label="Deployments up" {...deploymentsNote(o)} />
-      <Tile href="/campaigns?status=running" label="Campaigns running" {...campaignsNote(o)} />
-      <Tile href="/routes" label="Deliveries pending" value={short(o.deliveries_pending)} {...routesNote(o)} />
+      <Tile href={devicesHref(o)} label="Devices" {...devicesNote(o)} />
+      <Tile href={deploymentsHref(o)} label="Deployments up" {...deploymentsNote(o)} />
+      <Tile href={campaignsHref(o)} label="Campaigns running" {...campaignsNote(o)} />
+      <Tile href={routesHref(o)} label="Deliveries pending" value={short(o.deliveries_pending)} {...routesNote(o)} />
       <Tile href="/deadletters" label="Dead letters" value={short(o.deadletters)} note={o.deadletters ? 'not delivered' : 'all delivered'} bad={o.deadletters > 0} />
     </div>
   );

@@ -11,6 +11,7 @@ const overview = (at: string, minutes: Record<string, number>): Overview => ({
   campaigns: {},
   deployments: {},
   routes: {},
+  routes_failing: 0,
   deadletters: 0,
   alerts: {},
   policy_packs: {},

@@ -11,7 +11,7 @@ import { known } from './deployments/known';
 import { parsePorts, portText } from './deployments/ports';
 import { withoutOTA } from './devices/desired';
 import { mergeActivity } from './live';
-import { campaignsNote, deploymentsNote, devicesNote, routesNote } from './notes';
+import { campaignsHref, campaignsNote, deploymentsHref, deploymentsNote, devicesHref, devicesNote, routesHref, routesNote } from './notes';
 import { shellWord } from '../ui/shell-word';
 import { agentCommand } from './sites/enroll';
 
@@ -91,9 +91,21 @@ describe('the overview', () => {
     expect(campaignsNote({ campaigns: { running: 1, paused: 1, draft: 2 } })).toEqual({ value: '1', note: '1 waits for a decision, 2 drafts', bad: true });
     expect(campaignsNote({ campaigns: { draft: 1 } })).toEqual({ value: '0', note: '1 draft', bad: false });
   });
+  it('leads to the lists of what it counts', () => {
+    expect(deploymentsHref({ deployments: { running: 1 } })).toBe('/deployments');
+    expect(deploymentsHref({ deployments: { denied: 1 } })).toBe('/deployments?status=failed,denied');
+    expect(deploymentsHref({ deployments: { unknown: 1 } })).toBe('/deployments?status=unknown');
+    expect(deploymentsHref({ deployments: { failed: 1, unknown: 1 } })).toBe('/deployments?status=failed,denied,unknown');
+    expect(devicesHref({ ota: { succeeded: 3 } })).toBe('/devices');
+    expect(devicesHref({ ota: { timed_out: 3 } })).toBe('/devices?update=failed,rejected,canceled,timed_out,rolled_back');
+    expect(campaignsHref({ campaigns: { running: 3 } })).toBe('/campaigns?status=running');
+    expect(campaignsHref({ campaigns: { running: 3, paused: 1 } })).toBe('/campaigns?status=paused');
+    expect(routesHref({ routes_failing: 1 })).toBe('/routes?status=failing');
+    expect(routesHref({ routes_failing: 0 })).toBe('/routes');
+  });
   it('says how many routes fail', () => {
-    expect(routesNote({ routes: { enabled: 2, disabled: 1 }, alerts: { route_failing: 1, delivery_blocked: 1 } })).toEqual({ note: '3 routes, 2 failing, 1 disabled', bad: true });
-    expect(routesNote({ routes: { enabled: 1 }, alerts: {} })).toEqual({ note: '1 route', bad: false });
+    expect(routesNote({ routes: { enabled: 2, disabled: 1 }, routes_failing: 2 })).toEqual({ note: '3 routes, 2 failing, 1 disabled', bad: true });
+    expect(routesNote({ routes: { enabled: 1 }, routes_failing: 0 })).toEqual({ note: '1 route', bad: false });
   });
 });
 

@@ -6,7 +6,7 @@ import { count } from '../ui/number';
 import { Page } from '../ui/page';
 import { usePages } from '../ui/paging';
 import { Status } from '../ui/status';
-import { Table, type Column } from '../ui/table';
+import { Table, useServerList, type Column } from '../ui/table';
 import { DateTime } from '../ui/time';
 import { api, type AuditEntry } from './api';
 
@@ -22,11 +22,13 @@ const columns: readonly Column<AuditEntry>[] = [
 ];
 
 export function Audit() {
-  const pages = usePages(['audit'], (cursor, signal) => page(api.GET('/v1/audit', { params: { query: { cursor } }, signal })));
+  const { q } = useServerList();
+  const query = q ? { q } : {};
+  const pages = usePages(['audit', query], (cursor, signal) => page(api.GET('/v1/audit', { params: { query: { cursor, ...query } }, signal })));
   return (
     <Page title="Audit log" lead="Who changed what on this host, and who tried, newest first.">
       <Card flush>
-        <Table label="Audit log" noun="entry" nouns="entries" columns={columns} pages={pages} rowKey={(e) => String(e.seq)} empty={{ icon: 'audit', title: 'Nothing has been changed yet' }} />
+        <Table label="Audit log" noun="entry" nouns="entries" columns={columns} pages={pages} rowKey={(e) => String(e.seq)} server={{ search: 'Text anywhere' }} empty={{ icon: 'audit', title: 'Nothing has been changed yet' }} />
       </Card>
     </Page>
   );

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { filterRows, nextOrder, sortRows } from './table-view';
+import { atOnce, earlier, filterRows, later, nextOrder, shownPart, sortRows } from './table-view';
 
 interface Row {
   name: string;
@@ -47,5 +47,26 @@ describe('nextOrder', () => {
     const up = nextOrder(null, 'a');
     const down = nextOrder(up, 'a');
     expect([up, down, nextOrder(down, 'a'), nextOrder(down, 'b')]).toEqual([{ column: 'a', descending: false }, { column: 'a', descending: true }, null, { column: 'b', descending: false }]);
+  });
+});
+
+describe('the shown part of a list', () => {
+  it('never has more rows than a browser bears, and every row is in one of the parts', () => {
+    for (const total of [0, 1, 199, 200, 201, 600, 601, 5_000]) {
+      const seen = new Set<number>();
+      const see = (end: number) => {
+        const part = shownPart(total, end);
+        expect(part.end - part.first).toBeLessThanOrEqual(600);
+        expect(part.end).toBeLessThanOrEqual(total);
+        for (let i = part.first; i < part.end; i++) seen.add(i);
+        return part;
+      };
+      let end = atOnce;
+      while (see(end).end < total) end = later(total, end);
+      expect(seen.size).toBe(total);
+      seen.clear();
+      for (end = Infinity; see(end).first > 0; ) end = earlier(total, end);
+      expect(seen.size).toBe(total);
+    }
   });
 });

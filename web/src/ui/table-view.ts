@@ -37,6 +37,25 @@ export function sortRows<T>(rows: readonly T[], columns: readonly Comparable<T>[
   });
 }
 
+/** How many rows are shown at first. */
+export const atOnce = 200;
+
+/**
+ * How many rows are shown at most. A browser needs a second for a thousand rows, and a quarter of a
+ * minute for two thousand.
+ */
+const widest = 3 * atOnce;
+
+/** The rows of a list that are shown, of which `end` is to be the last one: from the first to before the end. */
+export function shownPart(total: number, end: number): { first: number; end: number } {
+  const last = Math.min(end, total);
+  return { first: Math.max(0, last - widest), end: last };
+}
+
+/** What `end` becomes when the rows before or after the shown ones are asked for. */
+export const earlier = (total: number, end: number) => Math.max(widest, shownPart(total, end).end - 2 * atOnce);
+export const later = (total: number, end: number) => shownPart(total, end).end + 2 * atOnce;
+
 /** The order after a click on a column's head: ascending, descending, original. */
 export function nextOrder(order: Order | null, column: string): Order | null {
   if (order?.column !== column) return { column, descending: false };

@@ -12,7 +12,7 @@ import { Menu, Popover, type MenuAction } from './menu';
 import { Empty, Failure } from './notice';
 import { count, plural } from './number';
 import type { Pages } from './paging';
-import { filterRows, nextOrder, sortRows, type Order, type Sortable } from './table-view';
+import { atOnce, earlier, filterRows, later, nextOrder, shownPart, sortRows, type Order, type Sortable } from './table-view';
 
 export interface Column<T> {
   id: string;
@@ -78,16 +78,13 @@ export function sortFor<Field extends string>(order: Order | null, names: Record
   return field && (order?.descending ? `-${field}` : field);
 }
 
+/** The values of a filter that stands for several, as “failed,denied” in the address. */
+export const valuesOf = <V extends string>(text: string): V[] => text.split(',').filter(Boolean) as V[];
+
 const textOf = (order: Order | null) => (order ? `${order.descending ? '-' : ''}${order.column}` : '');
 
 /** How many parts of a list an address may ask for. */
 const mostParts = 20;
-
-/**
- * The number of rows that a browser renders without effort. Filter and order apply to all loaded
- * rows.
- */
-const atOnce = 200;
 
 function useHiddenColumns<T>(label: string, columns: readonly Column<T>[]) {
   const key = `mainstay.columns.${label}`;
@@ -116,7 +113,8 @@ export function Table<T>(props: TableProps<T>) {
   const [sort, setSort] = useParam(`${at}sort`, '');
   const [parts, setParts] = useParam(`${at}parts`, '1');
   const order = orderOf(sort);
-  const [most, setMost] = useState(atOnce);
+  // The last row that is shown, counted in the rows that are found.
+  const [end, setEnd] = useState(atOnce);
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
   const [running, setRunning] = useState<{ action: BulkAction<T>; rows: T[] }>();
   const [hidden, toggle] = useHiddenColumns(label, columns);
@@ -126,7 +124,8 @@ export function Table<T>(props: TableProps<T>) {
   const loaded = pages.rows;
   const filtered = loaded && (server.search === undefined ? filterRows(loaded, columns, filter) : loaded);
   const found = filtered && (server.sort === undefined ? sortRows(filtered, columns, order) : filtered);
-  const rows = found?.slice(0, most);
+  const shown = shownPart(found?.length ?? 0, end);
+  const rows = found?.slice(shown.first, shown.end);
   const sortable = (c: Column<T>) => !brief && (server.sort ? server.sort.includes(c.id) : c.sort !== undefined);
   const nameOf = (row: T) => columns[0]?.text?.(row) ?? String(columns[0]?.sort?.(row) ?? rowKey(row));
   // Rows that are no longer there cannot be acted on.
@@ -148,6 +147,14 @@ export function Table<T>(props: TableProps<T>) {
     if (missing && hasMore && !loadingMore) loadMore();
   }, [missing, hasMore, loadingMore, loadMore]);
 
+  // Another filter or order is another list: it begins at its first part.
+  const another = (set: (value: string) => void) => (value: string) => {
+    setEnd(atOnce);
+    if (parts !== '1') setParts('1');
+    set(value);
+  };
+  const [filterBy, sortBy] = [another(setFilter), another(setSort)];
+
   // A click anywhere in the row follows its link, unless it had another purpose.
   const follow = (row: T) => (event: MouseEvent<HTMLTableRowElement>) => {
     if (!href || (event.target as Element).closest('a, button, input, summary, td.select') || getSelection()?.toString()) return;
@@ -167,7 +174,7 @@ export function Table<T>(props: TableProps<T>) {
           maxLength={128}
           placeholder={server.search ?? 'Filter…'}
           aria-label={server.search === undefined ? `Filter the loaded ${nouns}` : `Search all ${nouns}`}
-          onChange={(e) => setFilter(e.target.value)}
+          onChange={(e) => filterBy(e.target.value)}
         />
       </div>
       {props.tools}
@@ -233,100 +240,112 @@ export function Table<T>(props: TableProps<T>) {
             {empty.text}
           </Empty>
         ) : (
-          <Empty icon="search" title={server.search === undefined ? `None of the loaded ${nouns} matches` : `No ${noun} matches`} action={<button type="button" className="btn" onClick={() => setFilter('')}>Clear the filter</button>}>
+          <Empty icon="search" title={server.search === undefined ? `None of the loaded ${nouns} matches` : `No ${noun} matches`} action={<button type="button" className="btn" onClick={() => filterBy('')}>Clear the filter</button>}>
             {pages.hasMore ? (server.search === undefined ? `The filter looks at what is loaded. There are more ${nouns} on the server.` : 'A page of a search looks at a limited number of rows: load more to search further.') : undefined}
           </Empty>
         )
       ) : (
-        <div className="table-scroll">
-          <table className="table table-cards" aria-label={label} aria-busy={!rows}>
-            <thead>
-              <tr>
-                {bulk.length > 0 && (
-                  <th scope="col" className="select">
-                    <input
-                      type="checkbox"
-                      aria-label={`Select all ${nouns} that are shown`}
-                      disabled={!rows}
-                      checked={rows !== undefined && rows.length > 0 && rows.every((r) => chosen.has(rowKey(r)))}
-                      ref={(box) => {
-                        if (box) box.indeterminate = selected.length > 0 && !rows?.every((r) => chosen.has(rowKey(r)));
-                      }}
-                      onChange={(e) => select(rows ?? [], e.target.checked)}
-                    />
-                  </th>
-                )}
-                {visible.map((c) => (
-                  <th key={c.id} scope="col" className={c.end ? 'end' : ''} aria-sort={order?.column === c.id ? (order.descending ? 'descending' : 'ascending') : undefined}>
-                    {sortable(c) ? (
-                      <button type="button" onClick={() => setSort(textOf(nextOrder(order, c.id)))}>
-                        {c.header}
-                        <Icon name={order?.column === c.id ? (order.descending ? 'down' : 'up') : 'sort'} />
-                      </button>
-                    ) : (
-                      c.header
-                    )}
-                  </th>
-                ))}
-                {actions && (
-                  <th scope="col">
-                    <span className="visually-hidden">Actions</span>
-                  </th>
-                )}
-              </tr>
-            </thead>
-            <tbody>
-              {rows
-                ? rows.map((row) => (
-                    // On the keyboard, the link in the first cell does the same.
-                     
-                    <tr key={rowKey(row)} className={`${href ? 'linked' : ''} ${chosen.has(rowKey(row)) ? 'selected' : ''}`} onClick={follow(row)}>
-                      {bulk.length > 0 && (
-                        <td className="select">
-                          <input type="checkbox" aria-label={`Select ${nameOf(row)}`} checked={chosen.has(rowKey(row))} onChange={(e) => select([row], e.target.checked)} />
-                        </td>
+        <>
+          {shown.first > 0 && found && (
+            <div className="table-foot">
+              <span>{plural(shown.first, noun, nouns)} before these</span>
+              <button type="button" className="btn btn-small" onClick={() => setEnd(earlier(found.length, end))}>
+                Show earlier
+              </button>
+            </div>
+          )}
+          <div className="table-scroll">
+            <table className="table table-cards" aria-label={label} aria-busy={!rows}>
+              <thead>
+                <tr>
+                  {bulk.length > 0 && (
+                    <th scope="col" className="select">
+                      <input
+                        type="checkbox"
+                        aria-label={`Select all ${nouns} that are shown`}
+                        disabled={!rows}
+                        checked={rows !== undefined && rows.length > 0 && rows.every((r) => chosen.has(rowKey(r)))}
+                        ref={(box) => {
+                          if (box) box.indeterminate = selected.length > 0 && !rows?.every((r) => chosen.has(rowKey(r)));
+                        }}
+                        onChange={(e) => select(rows ?? [], e.target.checked)}
+                      />
+                    </th>
+                  )}
+                  {visible.map((c) => (
+                    <th key={c.id} scope="col" className={c.end ? 'end' : ''} aria-sort={order?.column === c.id ? (order.descending ? 'descending' : 'ascending') : undefined}>
+                      {sortable(c) ? (
+                        <button type="button" onClick={() => sortBy(textOf(nextOrder(order, c.id)))}>
+                          {c.header}
+                          <Icon name={order?.column === c.id ? (order.descending ? 'down' : 'up') : 'sort'} />
+                        </button>
+                      ) : (
+                        c.header
                       )}
-                      {visible.map((c, i) => (
-                        <td key={c.id} data-label={c.header} className={`${c.end ? 'end' : ''} ${i === 0 ? 'primary' : ''}`}>
-                          {i === 0 && href ? (
-                            <Link href={href(row)} data-row onKeyDown={walkRows}>
-                              {c.cell(row)}
-                            </Link>
-                          ) : (
-                            <div>{c.cell(row)}</div>
-                          )}
-                        </td>
-                      ))}
-                      {actions && (
-                        <td className="actions">
-                          <Menu label={`Actions for ${nameOf(row)}`} button={<Icon name="more" />} actions={actions(row)} />
-                        </td>
-                      )}
-                    </tr>
-                  ))
-                : Array.from({ length: 5 }, (_, i) => (
-                    <tr key={i}>
-                      {bulk.length > 0 && <td className="select" />}
-                      {visible.map((c) => (
-                        <td key={c.id} data-label={c.header}>
-                          <span className="skeleton" />
-                        </td>
-                      ))}
-                      {actions && <td />}
-                    </tr>
+                    </th>
                   ))}
-            </tbody>
-          </table>
-        </div>
+                  {actions && (
+                    <th scope="col">
+                      <span className="visually-hidden">Actions</span>
+                    </th>
+                  )}
+                </tr>
+              </thead>
+              <tbody>
+                {rows
+                  ? rows.map((row) => (
+                      // On the keyboard, the link in the first cell does the same.
+                     
+                      <tr key={rowKey(row)} className={`${href ? 'linked' : ''} ${chosen.has(rowKey(row)) ? 'selected' : ''}`} onClick={follow(row)}>
+                        {bulk.length > 0 && (
+                          <td className="select">
+                            <input type="checkbox" aria-label={`Select ${nameOf(row)}`} checked={chosen.has(rowKey(row))} onChange={(e) => select([row], e.target.checked)} />
+                          </td>
+                        )}
+                        {visible.map((c, i) => (
+                          <td key={c.id} data-label={c.header} className={`${c.end ? 'end' : ''} ${i === 0 ? 'primary' : ''}`}>
+                            {i === 0 && href ? (
+                              <Link href={href(row)} data-row onKeyDown={walkRows}>
+                                {c.cell(row)}
+                              </Link>
+                            ) : (
+                              <div>{c.cell(row)}</div>
+                            )}
+                          </td>
+                        ))}
+                        {actions && (
+                          <td className="actions">
+                            <Menu label={`Actions for ${nameOf(row)}`} button={<Icon name="more" />} actions={actions(row)} />
+                          </td>
+                        )}
+                      </tr>
+                    ))
+                  : Array.from({ length: 5 }, (_, i) => (
+                      <tr key={i}>
+                        {bulk.length > 0 && <td className="select" />}
+                        {visible.map((c) => (
+                          <td key={c.id} data-label={c.header}>
+                            <span className="skeleton" />
+                          </td>
+                        ))}
+                        {actions && <td />}
+                      </tr>
+                    ))}
+              </tbody>
+            </table>
+          </div>
+        </>
       )}
       {!brief && loaded && (loaded.length > 0 || pages.hasMore) && (
         <div className="table-foot">
           <span role="status">
-            {rows && rows.length < loaded.length ? `${count(rows.length)} of ${plural(loaded.length, `loaded ${noun}`, `loaded ${nouns}`)} shown` : `${plural(loaded.length, noun, nouns)} loaded`}
+            {rows && rows.length < loaded.length
+              ? `${shown.first > 0 ? `${count(shown.first + 1)} to ${count(shown.end)}` : count(rows.length)} of ${plural(loaded.length, `loaded ${noun}`, `loaded ${nouns}`)} shown`
+              : `${plural(loaded.length, noun, nouns)} loaded`}
             {pages.hasMore ? (server.search === undefined ? '; there are more. Filter and order apply to what is loaded.' : '; there are more.') : ''}
           </span>
-          {found && found.length > most && (
-            <button type="button" className="btn btn-small" onClick={() => setMost(most + 5 * atOnce)}>
+          {found && found.length > shown.end && (
+            <button type="button" className="btn btn-small" onClick={() => setEnd(later(found.length, end))}>
               Show more
             </button>
           )}
@@ -336,7 +355,7 @@ export function Table<T>(props: TableProps<T>) {
               className="btn btn-small"
               disabled={pages.loadingMore}
               onClick={() => {
-                setMost(Infinity);
+                setEnd(Infinity);
                 setParts(String(Math.min((pages.parts ?? 1) + 1, mostParts)));
                 pages.loadMore();
               }}

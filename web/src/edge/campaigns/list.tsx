@@ -7,14 +7,17 @@ import { count } from '../../ui/number';
 import { Page } from '../../ui/page';
 import { usePages } from '../../ui/paging';
 import { Bar } from '../../ui/progress';
-import { Choice, Table, type Column } from '../../ui/table';
+import { Choice, sortFor, Table, useServerList, type Column } from '../../ui/table';
 import { Time } from '../../ui/time';
 import { Allowed, api, type Campaign } from '../api';
 import { CampaignState } from '../states';
 import { CampaignDialog } from './form';
 import { outcomeParts } from './outcomes';
 
-type StatusFilter = '' | Campaign['status'];
+/** As the overview counts them: campaigns that wait for a decision do not count as running. */
+type StatusFilter = '' | Campaign['status'] | 'paused';
+
+const sorts = { name: 'name', created: 'id' } as const;
 
 const columns: Column<Campaign>[] = [
   { id: 'name', header: 'Name', cell: (c) => c.name, sort: (c) => c.name },
@@ -36,9 +39,16 @@ const columns: Column<Campaign>[] = [
 ];
 
 export function Campaigns() {
-  const [status, setStatus] = useParam<StatusFilter>('status', '', ['draft', 'running', 'completed', 'aborted']);
+  const [status, setStatus] = useParam<StatusFilter>('status', '', ['draft', 'running', 'paused', 'completed', 'aborted']);
+  const { q, order } = useServerList();
+  const sort = sortFor(order, sorts);
   const [creating, setCreating] = useState(false);
-  const pages = usePages(['campaigns', 'list', status], (cursor, signal) => page(api.GET('/ota/campaigns', { params: { query: { cursor, ...(status && { status }) } }, signal })), { refreshSeconds: 5 });
+  const query = {
+    ...(status === 'paused' ? { paused: true } : status === 'running' ? { status, paused: false } : status && { status }),
+    ...(q && { q }),
+    ...(sort && { sort }),
+  };
+  const pages = usePages(['campaigns', 'list', query], (cursor, signal) => page(api.GET('/ota/campaigns', { params: { query: { cursor, ...query } }, signal })), { refreshSeconds: 5 });
   const create = (
     <Allowed operation="CreateCampaign">
       <button type="button" className="btn btn-primary" onClick={() => setCreating(true)}>
@@ -56,6 +66,7 @@ export function Campaigns() {
           pages={pages}
           rowKey={(c) => c.id}
           href={(c) => `/campaigns/${encodeURIComponent(c.id)}`}
+          server={{ search: 'Name, version, artifact or ID', sort: Object.keys(sorts) }}
           tools={
             <Choice
               label="Status"
@@ -63,14 +74,15 @@ export function Campaigns() {
               options={[
                 { value: '', label: 'Any status' },
                 { value: 'draft', label: 'Draft' },
-                { value: 'running', label: 'Running or waiting for a decision' },
+                { value: 'running', label: 'Running' },
+                { value: 'paused', label: 'Waiting for a decision' },
                 { value: 'completed', label: 'Completed' },
                 { value: 'aborted', label: 'Aborted' },
               ]}
               onChange={setStatus}
             />
           }
-          empty={status ? { icon: 'campaign', title: `No campaign is ${status}` } : { icon: 'campaign', title: 'No campaigns yet', text: 'A draft asks nothing of any device until it is started.', action: create }}
+          empty={status ? { icon: 'campaign', title: status === 'paused' ? 'No campaign waits for a decision' : `No campaign is ${status}` } : { icon: 'campaign', title: 'No campaigns yet', text: 'A draft asks nothing of any device until it is started.', action: create }}
         />
       </Card>
       {creating && <CampaignDialog onClose={() => setCreating(false)} />}

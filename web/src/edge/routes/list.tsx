@@ -1,10 +1,11 @@
 /** All routes in the caller's scope. */
 import { useState } from 'react';
+import { useParam } from '../../ui/address';
 import { page } from '../../ui/client';
 import { Card } from '../../ui/facts';
 import { Page } from '../../ui/page';
 import { usePages } from '../../ui/paging';
-import { Table, type Column } from '../../ui/table';
+import { Choice, sortFor, Table, useServerList, type Column } from '../../ui/table';
 import { Time } from '../../ui/time';
 import { Allowed, api, type Route } from '../api';
 import { SiteLink } from '../links';
@@ -28,10 +29,16 @@ const columns: Column<Route>[] = [
   { id: 'changed', header: 'Changed', cell: (r) => <Time at={r.updated_at} />, sort: (r) => r.updated_at, text: () => '' },
 ];
 
+const sorts = { name: 'name', changed: 'updated_at' } as const;
+
 export function Routes() {
+  const [status, setStatus] = useParam<'' | 'enabled' | 'disabled' | 'failing'>('status', '', ['enabled', 'disabled', 'failing']);
+  const { q, order } = useServerList();
+  const sort = sortFor(order, sorts);
   const [creating, setCreating] = useState(false);
   const { actions, bulk, dialog } = useRouteActions();
-  const pages = usePages(['routes', 'list'], (cursor, signal) => page(api.GET('/routes', { params: { query: { cursor } }, signal })));
+  const query = { ...(status && { status }), ...(q && { q }), ...(sort && { sort }) };
+  const pages = usePages(['routes', 'list', query], (cursor, signal) => page(api.GET('/routes', { params: { query: { cursor, ...query } }, signal })));
   const create = (
     <Allowed operation="CreateRoute">
       <button type="button" className="btn btn-primary" onClick={() => setCreating(true)}>
@@ -51,7 +58,21 @@ export function Routes() {
           href={(r) => `/routes/${encodeURIComponent(r.id)}`}
           actions={actions}
           bulk={bulk}
-          empty={{ icon: 'route', title: 'No routes yet', text: 'Without a route events are kept, but delivered nowhere.', action: create }}
+          server={{ search: 'Name, topic, target or ID', sort: Object.keys(sorts) }}
+          tools={
+            <Choice
+              label="Status"
+              value={status}
+              options={[
+                { value: '', label: 'Any status' },
+                { value: 'enabled', label: 'Enabled' },
+                { value: 'disabled', label: 'Disabled' },
+                { value: 'failing', label: 'Failing: with an alert' },
+              ]}
+              onChange={setStatus}
+            />
+          }
+          empty={status ? { icon: 'route', title: `No route is ${status}` } : { icon: 'route', title: 'No routes yet', text: 'Without a route events are kept, but delivered nowhere.', action: create }}
         />
       </Card>
       {creating && <RouteDialog onClose={() => setCreating(false)} />}

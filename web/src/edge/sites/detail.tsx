@@ -10,7 +10,7 @@ import { Empty, Failure, Notice } from '../../ui/notice';
 import { Page } from '../../ui/page';
 import { usePages } from '../../ui/paging';
 import { Status, words } from '../../ui/status';
-import { Table, type Column } from '../../ui/table';
+import { Table, useServerList, type Column } from '../../ui/table';
 import { Tabs } from '../../ui/tabs';
 import { DateTime, duration, EndTime, Time, useNow } from '../../ui/time';
 import { ActivityList } from '../activity-list';
@@ -152,7 +152,9 @@ function SiteActivity({ id }: { id: string }) {
 }
 
 function SiteDevices({ id }: { id: string }) {
-  const pages = usePages(['devices', 'list', id], (cursor, signal) => page(api.GET('/devices', { params: { query: { cursor, site_id: id } }, signal })));
+  const { q } = useServerList('devices.');
+  const query = { site_id: id, ...(q && { q }) };
+  const pages = usePages(['devices', 'list', query], (cursor, signal) => page(api.GET('/devices', { params: { query: { cursor, ...query } }, signal })));
   return (
     <Card flush>
       <Table
@@ -163,6 +165,7 @@ function SiteDevices({ id }: { id: string }) {
         pages={pages}
         rowKey={(d) => d.device_id}
         href={(d) => devicePath(d.device_id)}
+        server={{ search: 'ID, name, model or label' }}
         empty={{ icon: 'device', title: 'No devices', text: 'The site’s agent registers the devices that it looks after.' }}
       />
     </Card>
@@ -170,7 +173,9 @@ function SiteDevices({ id }: { id: string }) {
 }
 
 function SiteDeployments({ id }: { id: string }) {
-  const pages = usePages(['deployments', 'list', id], (cursor, signal) => page(api.GET('/deployments', { params: { query: { cursor, site_id: id } }, signal })));
+  const { q } = useServerList('deployments.');
+  const query = { site_id: id, ...(q && { q }) };
+  const pages = usePages(['deployments', 'list', query], (cursor, signal) => page(api.GET('/deployments', { params: { query: { cursor, ...query } }, signal })));
   return (
     <Card flush>
       <Table
@@ -181,6 +186,7 @@ function SiteDeployments({ id }: { id: string }) {
         pages={pages}
         rowKey={(d) => d.id}
         href={(d) => `/deployments/${encodeURIComponent(d.id)}`}
+        server={{ search: 'Name, image, version or ID' }}
         empty={{ icon: 'deployment', title: 'Nothing is deployed here' }}
       />
     </Card>

@@ -13,7 +13,7 @@ import { plural } from '../../ui/number';
 import { Page } from '../../ui/page';
 import { usePages } from '../../ui/paging';
 import { Status } from '../../ui/status';
-import { Table, type Column } from '../../ui/table';
+import { sortFor, Table, useServerList, type Column } from '../../ui/table';
 import { DateTime } from '../../ui/time';
 import { toast } from '../../ui/toast';
 import { api, schemas, useMay, type Image, type ImageSpec } from '../api';
@@ -45,13 +45,18 @@ const columns: readonly Column<Image>[] = [
 
 type Asked = { what: 'add' | 'upload' } | { what: 'clone' | 'rename'; image: Image };
 
+const sorts = { name: 'name', added: 'added_at' } as const;
+
 export function Images() {
+  const { q, order } = useServerList();
+  const sort = sortFor(order, sorts);
+  const query = { ...(q && { q }), ...(sort && { sort }) };
   const may = useMay();
   const admin = may('AddImage');
   const confirm = useConfirm();
   const queries = useQueryClient();
   const [asked, setAsked] = useState<Asked>();
-  const pages = usePages(['images', 'list'], (cursor, signal) => page(api.GET('/v1/images/catalog', { params: { query: { cursor } }, signal })), { refreshSeconds: 5 });
+  const pages = usePages(['images', 'list', query], (cursor, signal) => page(api.GET('/v1/images/catalog', { params: { query: { cursor, ...query } }, signal })), { refreshSeconds: 5 });
   const refresh = () => Promise.all(['images', 'live'].map((key) => queries.invalidateQueries({ queryKey: [key] })));
   const at = (i: Pick<Image, 'name'>) => ({ params: { path: { name: i.name } } });
   const tell = async (done: string, call: Promise<unknown>, tone: 'ok' | 'info' = 'ok') => {
@@ -135,6 +140,7 @@ export function Images() {
           pages={pages}
           rowKey={(i) => i.name}
           actions={rowActions}
+          server={{ search: 'Name, kind, source or SHA-256', sort: Object.keys(sorts) }}
           bulk={
             admin
               ? [

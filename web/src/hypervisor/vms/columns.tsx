@@ -3,6 +3,7 @@ import { Tags } from '../../ui/facts';
 import { plural } from '../../ui/number';
 import { Status } from '../../ui/status';
 import type { Column } from '../../ui/table';
+import { Time } from '../../ui/time';
 import type { VM } from '../api';
 import { mib, uptime } from '../format';
 import { alive, VMState } from '../states';
@@ -25,6 +26,7 @@ export const vmColumns: readonly Column<VM>[] = [
   { id: 'agent', header: 'Agent', cell: (v) => <Agent vm={v} />, text: () => '' },
   { id: 'uptime', header: 'Up', cell: upFor, sort: (v) => (upFor(v) && v.started_at ? -Date.parse(v.started_at) : undefined), text: () => '' },
   { id: 'tenant', header: 'Tenant', cell: (v) => v.tenant, sort: (v) => v.tenant },
+  { id: 'created', header: 'Created', cell: (v) => <Time at={v.created_at} />, sort: (v) => v.created_at, text: () => '', hidden: true },
   { id: 'image', header: 'Image', cell: (v) => v.image, sort: (v) => v.image, hidden: true },
   { id: 'labels', header: 'Labels', cell: (v) => <Tags labels={v.labels} none="" />, text: (v) => Object.entries(v.labels).map(([k, l]) => `${k}=${l}`).join(' '), hidden: true },
 ];

@@ -6,14 +6,18 @@ import { page } from '../../ui/client';
 import { Card } from '../../ui/facts';
 import { Page } from '../../ui/page';
 import { usePages } from '../../ui/paging';
-import { Choice, Table } from '../../ui/table';
+import { Choice, sortFor, Table, useServerList } from '../../ui/table';
 import { api, useMay, type State } from '../api';
 import { states } from '../states';
 import { useVMActions } from './actions';
 import { vmColumns } from './columns';
 import { CreateVM } from './create';
 
+const sorts = { name: 'name', state: 'state', created: 'created_at' } as const;
+
 export function VMs() {
+  const { q, order } = useServerList();
+  const sort = sortFor(order, sorts);
   const [, navigate] = useLocation();
   const admin = useMay()('ListAudit');
   const [state, setState] = useParam<State | ''>('state', '', states);
@@ -23,8 +27,8 @@ export function VMs() {
   const { actions, bulk, dialog } = useVMActions();
   const wantedTenant = useDeferredValue(tenant.trim());
   const wantedLabel = useDeferredValue(label.trim());
-  const query = { ...(state && { state }), ...(wantedTenant && { tenant: wantedTenant }), ...(/^[^=]+=/.test(wantedLabel) && { label: [wantedLabel] }) };
-  const pages = usePages(['vms', 'list', query], (cursor, signal) => page(api.GET('/v1/vms', { params: { query: { cursor, ...query } }, signal })), { refreshSeconds: 3 });
+  const query = { ...(state && { state }), ...(wantedTenant && { tenant: wantedTenant }), ...(/^[^=]+=/.test(wantedLabel) && { label: [wantedLabel] }), ...(q && { q }) };
+  const pages = usePages(['vms', 'list', query, sort], (cursor, signal) => page(api.GET('/v1/vms', { params: { query: { cursor, ...query, ...(sort && { sort }) } }, signal })), { refreshSeconds: 3 });
   const create = (
     <button type="button" className="btn btn-primary" onClick={() => setCreating(true)}>
       Create a VM
@@ -42,6 +46,7 @@ export function VMs() {
           href={(v) => `/vms/${v.id}`}
           actions={actions}
           bulk={bulk}
+          server={{ search: admin ? 'Name, image, address, tenant, label or ID' : 'Name, image, address, label or ID', sort: Object.keys(sorts) }}
           tools={
             <>
               <Choice label="State" value={state} options={[{ value: '', label: 'Any state' }, ...states.map((s) => ({ value: s, label: s }))]} onChange={setState} />
