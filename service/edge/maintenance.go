@@ -17,7 +17,7 @@ const (
 	keepActivity     = 100_000 // lines
 	keepDeadLetters  = 30 * 24 * time.Hour
 	keepResolved     = 30 * 24 * time.Hour // resolved alerts
-	keepMinutes      = 48 * time.Hour     // counts per minute; see History
+	keepMinutes      = 48 * time.Hour      // counts per minute; see History
 	keepFinishedJobs = 7 * 24 * time.Hour
 	retentionPage    = 2000 // rows deleted per transaction
 )
