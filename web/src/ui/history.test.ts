@@ -29,6 +29,12 @@ describe('withHistory', () => {
     expect(text(withHistory(history(900, 1, 2), measured(902)))).toEqual(['60 1', '120 1', '180 ?', '902 2']);
   });
 
+  it('does not take what was last known for the present', () => {
+    expect(text(withHistory(history(300, 1, 2)))).toEqual(['60 1', '120 1']);
+    expect(text(withHistory(history(301, 1, 2)))).toEqual(['60 1', '120 1', '180 ?']);
+    expect(text(withHistory(history(301, 1, 2), measured(300)))).toEqual(['60 1', '120 1', '300 2']);
+  });
+
   it("is in this browser's time if that is measured, whatever the service's clock says", () => {
     expect(text(withHistory(history(200, 1, 2), measured(1202), 1000))).toEqual(['1060 1', '1120 1', '1202 2']);
     expect(text(withHistory(history(240, 1, 2, 3), measured(1202), 1000))).toEqual(['1060 1', '1120 1', '1202 2']);

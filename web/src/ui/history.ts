@@ -35,7 +35,8 @@ export function historyOf<P extends { at: string }, V>(now: string, step: number
  * The history, followed by what was measured. `ahead` is added to the times of the history, so that
  * both are by one clock.
  *
- * A step that is not over is left out: its count would look like a fall.
+ * A step that is not over is left out: its count would look like a fall. If nothing is known of the
+ * present, the last moment has no values.
  */
 export function withHistory<V>({ now, step, points }: History<V>, measured: readonly Moment<V>[] = [], ahead = 0): Moment<V>[] {
   const begins = (measured[0]?.at ?? Infinity) - ahead;
@@ -52,6 +53,8 @@ export function withHistory<V>({ now, step, points }: History<V>, measured: read
   }
   // Up to two steps may have ended or started since the last point of the history.
   for (const moment of measured) add(moment, 3 * step);
+  const last = moments.at(-1);
+  if (last && now + ahead - last.at > 3 * step) moments.push({ at: last.at + step, values: undefined });
   return moments;
 }
 

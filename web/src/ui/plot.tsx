@@ -46,8 +46,8 @@ const shortestSeconds = 60;
 /** Times of longer plots are shown with their date. */
 const datedSeconds = 12 * 3600;
 
-/** The width of an axis for the longest of its labels, in pixels. */
-const axisWidth = (labels: readonly string[] | null) => 16 + 6.5 * Math.max(4, ...(labels ?? []).map((l) => l.length));
+/** The width of an axis for the longest of its labels, in pixels. Most are equal, so that plots align. */
+const axisWidth = (labels: readonly string[] | null) => 16 + 6.5 * Math.max(8, ...(labels ?? []).map((l) => l.length));
 
 export function Plot({
   label,
@@ -113,7 +113,7 @@ export function Plot({
           y: { range: (_, __, max) => [0, max > 0 ? max * 1.15 : 1] },
         },
         axes: [
-          { ...axis, space: 70, size: 26, values: (_, splits) => splits.map(axisTime) },
+          { ...axis, space: 55, size: 26, values: (_, splits) => splits.map(axisTime) },
           { ...axis, size: (_, values) => axisWidth(values), space: 28, values: (_, splits) => splits.map(say) },
         ],
         series: [

@@ -46,7 +46,11 @@ const plots: readonly HistoryPlot<Usage>[] = [
 ];
 
 export function Plots({ id, samples, reading }: { id: string; samples: readonly Sample[]; reading: boolean }) {
-  const measured = useMemo(() => samples.map(({ at, ...values }) => ({ at, values })), [samples]);
+  const measured = useMemo(() => {
+    // The first reading has no rates yet. The line goes on from the history to the second one.
+    const known = samples[0]?.cpu === null ? samples.slice(1) : samples;
+    return known.map(({ at, ...values }) => ({ at, values }));
+  }, [samples]);
   return (
     <HistoryCard<Usage>
       title="Usage"
