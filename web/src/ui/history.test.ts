@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { axisTime, historyOf, timeline, withHistory, type History, type Moment } from './history';
+import { axisTime, finerFrom, historyOf, timeline, withHistory, type History, type Moment } from './history';
 
 /** Minutes of the value 1, answered at `now` (Unix seconds). */
 const history = (now: number, ...minutes: number[]): History<number> => ({ now, step: 60, points: minutes.map((n) => ({ at: 60 * n, values: 1 })) });
@@ -41,6 +41,16 @@ describe('withHistory', () => {
   });
 });
 
+describe('finerFrom', () => {
+  it('asks for finer steps of a short past, and only then', () => {
+    const week = (first: number): History<number> => ({ now: 1_000_000, step: 3600, points: [{ at: first, values: 1 }] });
+    expect(finerFrom(week(900_000), '7d')).toBe(900_000);
+    expect(finerFrom(week(500_000), '7d')).toBeUndefined();
+    expect(finerFrom({ ...week(0), points: [] }, '7d')).toBeUndefined();
+    expect(finerFrom({ ...week(999_000), step: 60 }, '7d')).toBeUndefined();
+  });
+});
+
 describe('timeline', () => {
   it('is the range, without the time before anything was known, but not too narrow', () => {
     const at = (...times: number[]) => times.map((t) => ({ at: t, values: 1 }));
@@ -48,7 +58,7 @@ describe('timeline', () => {
     expect(timeline(at(8_000, 9_900), 10_000, '1h')).toEqual([8_000, 10_000]);
     expect(timeline(at(9_900), 10_000, '1h')).toEqual([9_700, 10_000]);
     expect(timeline([{ at: 7_000, values: undefined }, ...at(8_000)], 10_000, '6h')).toEqual([8_000, 10_000]);
-    expect(timeline([], 1_000_000, '7d')).toEqual([1_000_000 - 50_400, 1_000_000]);
+    expect(timeline([], 1_000_000, '7d')).toEqual([999_700, 1_000_000]);
   });
 });
 

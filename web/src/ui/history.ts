@@ -20,11 +20,26 @@ export interface Moment<V> {
 export const spans = { '1h': 3_600, '6h': 21_600, '24h': 86_400, '2d': 172_800, '7d': 604_800 } as const;
 export type Range = keyof typeof spans;
 
-/** The range that continues with what the page measures. */
-export const liveRange: Range = '1h';
+/** The range that services answer with if they are asked for none. */
+export const usualRange: Range = '1h';
 
-/** Points to ask for: minutes for six hours would be too many, hours for a week just fit. */
+/** Points to ask for. A week fits in steps of an hour. */
 export const mostPoints = 200;
+
+/** The shortest step of a history, in seconds. Plots of such steps go on with what the page measures. */
+const shortestStep = 60;
+
+export const isFine = (history: History<unknown>) => history.step <= shortestStep;
+
+/**
+ * Where to begin for finer steps, in Unix seconds: if most of the range is from before anything was
+ * known, the rest is worth it. Otherwise a VM that was made just now would have no plot until the
+ * first hour is over.
+ */
+export function finerFrom(history: History<unknown>, range: Range): number | undefined {
+  const first = history.points[0]?.at;
+  return first !== undefined && !isFine(history) && history.now - first < spans[range] / 2 ? first : undefined;
+}
 
 /** Converts the times of an answer. `values` gets the length of a step in seconds. */
 export function historyOf<P extends { at: string }, V>(now: string, step: number, points: readonly P[], values: (point: P, seconds: number) => V): History<V> {
@@ -58,17 +73,16 @@ export function withHistory<V>({ now, step, points }: History<V>, measured: read
   return moments;
 }
 
-/** A plot that shows a small part of its range only is at least this part of it wide. */
-const narrowest = 1 / 12;
+/** The shortest time line, in seconds. */
+const shortestLine = 300;
 
 /**
  * The time line of a plot, in Unix seconds: the range, but without the time before anything was
  * known.
  */
 export function timeline(moments: readonly Moment<unknown>[], until: number, range: Range): [from: number, to: number] {
-  const longest = spans[range];
   const first = moments.find((m) => m.values !== undefined)?.at ?? until;
-  return [Math.max(until - longest, Math.min(first, until - longest * narrowest)), until];
+  return [Math.max(until - spans[range], Math.min(first, until - shortestLine)), until];
 }
 
 const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });

@@ -3,7 +3,7 @@ import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { useMemo, type ReactNode } from 'react';
 import { useParam } from './address';
 import { Card } from './facts';
-import { liveRange, mostPoints, spans, timeline, withHistory, type History, type Moment, type Range } from './history';
+import { finerFrom, isFine, mostPoints, spans, timeline, usualRange, withHistory, type History, type Moment, type Range } from './history';
 import { Failure } from './notice';
 import { Plot, type Series } from './plot';
 
@@ -38,7 +38,7 @@ export interface Source<V> {
   id: string;
   /** Asks the service. `since` is absent for the last hour. */
   read: (query: { since?: string; points: number }, signal: AbortSignal) => Promise<History<V>>;
-  /** What the page has measured since it was opened, oldest first. It continues the last hour. */
+  /** What the page has measured since it was opened, oldest first. Histories in fine steps go on with it. */
   measured?: readonly Moment<V>[];
   /** The times of `measured` are by this browser's clock instead of the service's. */
   measuredHere?: boolean;
@@ -58,9 +58,12 @@ function useHistory<V>({ id, read }: Source<V>, range: Range) {
         serviceAhead = history.now - Date.now() / 1000;
         return { history, ahead: serviceAhead, range };
       };
-      const usual = await (range === liveRange || serviceAhead === undefined ? ask() : undefined);
       // The service decides what time it is.
-      return usual && range === liveRange ? usual : ask(Date.now() / 1000 + (serviceAhead ?? 0) - spans[range]);
+      const usual = await (range === usualRange || serviceAhead === undefined ? ask() : undefined);
+      if (usual && range === usualRange) return usual;
+      const whole = await ask(Date.now() / 1000 + (serviceAhead ?? 0) - spans[range]);
+      const since = finerFrom(whole.history, range);
+      return since === undefined ? whole : ask(since);
     },
     refetchInterval: againMs,
     retry: false,
@@ -74,7 +77,7 @@ function useMoments<V>(source: Source<V>, range: Range) {
   const { data, error, refetch } = useHistory(source, range);
   const { measured, measuredHere } = source;
   const shown = useMemo(() => {
-    const tail = (data?.range ?? range) === liveRange ? (measured ?? []) : [];
+    const tail = !data || isFine(data.history) ? (measured ?? []) : [];
     const ahead = data && measuredHere ? -Math.round(data.ahead) : 0;
     const moments = data ? withHistory(data.history, tail, ahead) : tail;
     const until = Math.max(data ? data.history.now + ahead : 0, moments.at(-1)?.at ?? 0);
@@ -105,7 +108,7 @@ export function HistoryCard<V>({
   actions?: ReactNode;
   children?: ReactNode;
 }) {
-  const [range, setRange] = useParam<Range>('range', ranges[0] ?? liveRange, ranges);
+  const [range, setRange] = useParam<Range>('range', ranges[0] ?? usualRange, ranges);
   const { moments, from, to, loaded, error, retry } = useMoments(source, range);
   const times = useMemo(() => moments.map((m) => m.at), [moments]);
   const series = useMemo(
