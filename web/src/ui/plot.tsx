@@ -46,6 +46,9 @@ const shortestSeconds = 60;
 /** Times of longer plots are shown with their date. */
 const datedSeconds = 12 * 3600;
 
+/** Steps of the time axis, in seconds. Those of the library have none between one and five minutes. */
+const timeSteps = [1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 14_400, 21_600, 43_200, 86_400, 172_800];
+
 /** The width of an axis for the longest of its labels, in pixels. Most are equal, so that plots align. */
 const axisWidth = (labels: readonly string[] | null) => 16 + 6.5 * Math.max(8, ...(labels ?? []).map((l) => l.length));
 
@@ -113,7 +116,7 @@ export function Plot({
           y: { range: (_, __, max) => [0, max > 0 ? max * 1.15 : 1] },
         },
         axes: [
-          { ...axis, space: 55, size: 26, values: (_, splits) => splits.map(axisTime) },
+          { ...axis, space: 55, size: 26, incrs: timeSteps, values: (_, splits) => splits.map(axisTime) },
           { ...axis, size: (_, values) => axisWidth(values), space: 28, values: (_, splits) => splits.map(say) },
         ],
         series: [
