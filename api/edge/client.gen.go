@@ -462,6 +462,17 @@ func (c *Client) HeartbeatWithBody(ctx context.Context, contentType string, body
 	return c.Send(ctx, rest.To("POST", "/heartbeat").Body(contentType, body), editors)
 }
 
+// GetHistory What the fleet, or one route, did in the last 48 hours
+func (c *Client) GetHistory(ctx context.Context, params *GetHistoryParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/history")
+	if params != nil {
+		out.Query("since", params.Since)
+		out.Query("points", params.Points)
+		out.Query("route_id", params.RouteId)
+	}
+	return c.Send(ctx, out, editors)
+}
+
 // ListOrgs All orgs
 func (c *Client) ListOrgs(ctx context.Context, params *ListOrgsParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("GET", "/orgs")

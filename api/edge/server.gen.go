@@ -207,6 +207,11 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 	mux.HandleFunc("POST "+base+"/heartbeat", rest.Serve(fail, func(in *rest.Input, q *HeartbeatRequestObject) {
 		q.Body = rest.JSON[HeartbeatJSONRequestBody](in, false)
 	}, s.Heartbeat, HeartbeatResponseObject.VisitHeartbeatResponse))
+	mux.HandleFunc("GET "+base+"/history", rest.Serve(fail, func(in *rest.Input, q *GetHistoryRequestObject) {
+		in.Query("since", false, &q.Params.Since)
+		in.Query("points", false, &q.Params.Points)
+		in.Query("route_id", false, &q.Params.RouteId)
+	}, s.GetHistory, GetHistoryResponseObject.VisitGetHistoryResponse))
 	mux.HandleFunc("GET "+base+"/orgs", rest.Serve(fail, func(in *rest.Input, q *ListOrgsRequestObject) {
 		in.Query("limit", false, &q.Params.Limit)
 		in.Query("cursor", false, &q.Params.Cursor)
@@ -1170,6 +1175,22 @@ func (r Heartbeat200JSONResponse) VisitHeartbeatResponse(w http.ResponseWriter) 
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
+// GetHistoryRequestObject is a request of GetHistory.
+type GetHistoryRequestObject struct {
+	Params GetHistoryParams
+}
+
+// GetHistoryResponseObject is an answer of GetHistory.
+type GetHistoryResponseObject interface {
+	VisitGetHistoryResponse(w http.ResponseWriter) error
+}
+
+type GetHistory200JSONResponse History
+
+func (r GetHistory200JSONResponse) VisitGetHistoryResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
 // ListOrgsRequestObject is a request of ListOrgs.
 type ListOrgsRequestObject struct {
 	Params ListOrgsParams
@@ -2007,6 +2028,9 @@ type Server interface {
 	// Heartbeat The site lives
 	// (POST /heartbeat)
 	Heartbeat(context.Context, HeartbeatRequestObject) (HeartbeatResponseObject, error)
+	// GetHistory What the fleet, or one route, did in the last 48 hours
+	// (GET /history)
+	GetHistory(context.Context, GetHistoryRequestObject) (GetHistoryResponseObject, error)
 	// ListOrgs All orgs
 	// (GET /orgs)
 	ListOrgs(context.Context, ListOrgsRequestObject) (ListOrgsResponseObject, error)

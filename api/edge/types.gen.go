@@ -1637,6 +1637,42 @@ type HeartbeatReply struct {
 	Status           SiteStatus `json:"status"`
 }
 
+// History defines model for History.
+type History struct {
+	// From Where the first step begins
+	From time.Time `json:"from"`
+
+	// Now By the control plane's clock
+	Now time.Time `json:"now"`
+
+	// Points In order of time
+	Points []HistoryPoint `json:"points"`
+
+	// StepSeconds The length of a step
+	StepSeconds int `json:"step_seconds"`
+
+	// To Where the last step ends
+	To time.Time `json:"to"`
+}
+
+// HistoryPoint Counts of one step
+type HistoryPoint struct {
+	// At When the step begins
+	At time.Time `json:"at"`
+
+	// DeadLettered Deliveries that were given up
+	DeadLettered int64 `json:"dead_lettered"`
+
+	// Delivered Deliveries that the targets accepted
+	Delivered int64 `json:"delivered"`
+
+	// Events Events that were accepted; absent in the history of a route
+	Events *int64 `json:"events,omitempty"`
+
+	// FailedAttempts Attempts that failed, also those that were repeated with success
+	FailedAttempts int64 `json:"failed_attempts"`
+}
+
 // ImageCheck defines model for ImageCheck.
 type ImageCheck struct {
 	// Image An OCI image reference
@@ -2403,6 +2439,18 @@ type ListEventsParams struct {
 
 	// Q Text in the topic, whatever the case of its ASCII letters
 	Q *string `form:"q,omitempty" json:"q,omitempty"`
+}
+
+// GetHistoryParams defines parameters for GetHistory.
+type GetHistoryParams struct {
+	// Since Where the history begins; an hour ago when absent
+	Since *time.Time `form:"since,omitempty" json:"since,omitempty"`
+
+	// Points The most points to answer with. The step is the shortest of 1, 5, 15, 30 minutes, 1, 3, 6, 12 hours and longer that does
+	Points *int `form:"points,omitempty" json:"points,omitempty"`
+
+	// RouteId Count the deliveries of this route only; all that the caller sees when absent
+	RouteId *string `form:"route_id,omitempty" json:"route_id,omitempty"`
 }
 
 // ListOrgsParams defines parameters for ListOrgs.

@@ -506,6 +506,16 @@ func (c *Client) ListVMEvents(ctx context.Context, id VMID, params *ListVMEvents
 	return c.Send(ctx, out, editors)
 }
 
+// GetVMHistory What the VM used in the last seven days
+func (c *Client) GetVMHistory(ctx context.Context, id VMID, params *GetVMHistoryParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/v1/vms/{id}/history").Path("id", id)
+	if params != nil {
+		out.Query("since", params.Since)
+		out.Query("points", params.Points)
+	}
+	return c.Send(ctx, out, editors)
+}
+
 // GetVMMetrics What the VM uses now
 func (c *Client) GetVMMetrics(ctx context.Context, id VMID, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("GET", "/v1/vms/{id}/metrics").Path("id", id), editors)

@@ -217,6 +217,11 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Query("limit", false, &q.Params.Limit)
 		in.Query("cursor", false, &q.Params.Cursor)
 	}, s.ListVMEvents, ListVMEventsResponseObject.VisitListVMEventsResponse))
+	mux.HandleFunc("GET "+base+"/v1/vms/{id}/history", rest.Serve(fail, func(in *rest.Input, q *GetVMHistoryRequestObject) {
+		in.Path("id", &q.Id)
+		in.Query("since", false, &q.Params.Since)
+		in.Query("points", false, &q.Params.Points)
+	}, s.GetVMHistory, GetVMHistoryResponseObject.VisitGetVMHistoryResponse))
 	mux.HandleFunc("GET "+base+"/v1/vms/{id}/metrics", rest.Serve(fail, func(in *rest.Input, q *GetVMMetricsRequestObject) {
 		in.Path("id", &q.Id)
 	}, s.GetVMMetrics, GetVMMetricsResponseObject.VisitGetVMMetricsResponse))
@@ -1169,6 +1174,23 @@ func (r ListVMEvents200JSONResponse) VisitListVMEventsResponse(w http.ResponseWr
 	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
+// GetVMHistoryRequestObject is a request of GetVMHistory.
+type GetVMHistoryRequestObject struct {
+	Id     VMID
+	Params GetVMHistoryParams
+}
+
+// GetVMHistoryResponseObject is an answer of GetVMHistory.
+type GetVMHistoryResponseObject interface {
+	VisitGetVMHistoryResponse(w http.ResponseWriter) error
+}
+
+type GetVMHistory200JSONResponse VMHistory
+
+func (r GetVMHistory200JSONResponse) VisitGetVMHistoryResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
 // GetVMMetricsRequestObject is a request of GetVMMetrics.
 type GetVMMetricsRequestObject struct {
 	Id VMID
@@ -1560,6 +1582,9 @@ type Server interface {
 	// ListVMEvents What happened to the VM, newest first; the last 1,000 are kept
 	// (GET /v1/vms/{id}/events)
 	ListVMEvents(context.Context, ListVMEventsRequestObject) (ListVMEventsResponseObject, error)
+	// GetVMHistory What the VM used in the last seven days
+	// (GET /v1/vms/{id}/history)
+	GetVMHistory(context.Context, GetVMHistoryRequestObject) (GetVMHistoryResponseObject, error)
 	// GetVMMetrics What the VM uses now
 	// (GET /v1/vms/{id}/metrics)
 	GetVMMetrics(context.Context, GetVMMetricsRequestObject) (GetVMMetricsResponseObject, error)

@@ -984,6 +984,26 @@ type Ticket struct {
 	Ticket    string    `json:"ticket"`
 }
 
+// UsagePoint Averages over the time of one step in which the VM was measured
+type UsagePoint struct {
+	// At When the step begins
+	At time.Time `json:"at"`
+
+	// CpuPercent Of one processor: 200 are two busy processors
+	CpuPercent                float64 `json:"cpu_percent"`
+	DiskReadBytesPerSecond    float64 `json:"disk_read_bytes_per_second"`
+	DiskWrittenBytesPerSecond float64 `json:"disk_written_bytes_per_second"`
+
+	// MemoryBytes Resident on the host
+	MemoryBytes float64 `json:"memory_bytes"`
+
+	// NetReceivedBytesPerSecond By the guest
+	NetReceivedBytesPerSecond float64 `json:"net_received_bytes_per_second"`
+
+	// NetSentBytesPerSecond By the guest
+	NetSentBytesPerSecond float64 `json:"net_sent_bytes_per_second"`
+}
+
 // VM defines model for VM.
 type VM struct {
 	Agent     AgentState `json:"agent"`
@@ -1026,6 +1046,24 @@ type VM struct {
 	Tenant     string     `json:"tenant"`
 	TtlSeconds *int64     `json:"ttl_seconds,omitempty"`
 	Vcpus      int        `json:"vcpus"`
+}
+
+// VMHistory defines model for VMHistory.
+type VMHistory struct {
+	// From Where the first step begins
+	From time.Time `json:"from"`
+
+	// Now By the daemon's clock
+	Now time.Time `json:"now"`
+
+	// Points In order of time
+	Points []UsagePoint `json:"points"`
+
+	// StepSeconds The length of a step
+	StepSeconds int `json:"step_seconds"`
+
+	// To Where the last step ends
+	To time.Time `json:"to"`
 }
 
 // VMMetrics defines model for VMMetrics.
@@ -1309,6 +1347,15 @@ type ListVMEventsParams struct {
 
 	// Cursor Where the page begins, from the `Link` header
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// GetVMHistoryParams defines parameters for GetVMHistory.
+type GetVMHistoryParams struct {
+	// Since Where the history begins; an hour ago when absent
+	Since *time.Time `form:"since,omitempty" json:"since,omitempty"`
+
+	// Points The most points to answer with. The step is the shortest of 1, 5, 15, 30 minutes, 1, 3, 6, 12 hours and longer that does
+	Points *int `form:"points,omitempty" json:"points,omitempty"`
 }
 
 // OpenScreenParams defines parameters for OpenScreen.

@@ -275,6 +275,7 @@ func takeTour(tr *tour) {
 	}
 	tr.ok("ListActivity", "/activity?limit=10", org.ViewerToken, nil, 200)
 	tr.ok("GetOverview", "/overview", org.ViewerToken, nil, 200)
+	tr.ok("GetHistory", "/history", org.ViewerToken, nil, 200)
 	tr.ok("ListAlerts", "/alerts?status=all", org.ViewerToken, nil, 200)
 	tr.device(agent, "broken")
 	tr.call("POST", "/devices/broken/ota", org.AdminToken, artifact).Want(200)

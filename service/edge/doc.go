@@ -14,6 +14,7 @@
 //	campaign*.go     staged updates; campaign/: their rules
 //	deployment.go    containers on sites; policy.go: which are allowed
 //	alert.go         alerts; activity.go, overview.go: the activity log and the overview
+//	history.go       counts over time
 //	maintenance.go   retention
 //
 // # Invariants

@@ -11,6 +11,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/feed"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/list"
+	"github.com/mainstay-infra/mainstay/kit/series"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 )
 
@@ -37,14 +38,58 @@ func (a api) GetOverview(
 		Alerts:            n[tally.Alert],
 		PolicyPacks:       n[tally.PolicyPack],
 		DeliveriesPending: n[tally.Delivery]["pending"],
-		Rates: list.Each(o.Rates, func(m RateMinute) edgeapi.RateMinute {
+		Rates: list.Each(o.Rates, func(m HistoryStep) edgeapi.RateMinute {
 			return edgeapi.RateMinute{
-				Minute:         m.Minute.Time,
+				Minute:         m.At.Time,
 				Events:         m.Events,
 				Delivered:      m.Delivered,
 				FailedAttempts: m.FailedAttempts,
 				DeadLettered:   m.DeadLettered,
 			}
+		}),
+	}, nil
+}
+
+// The defaults of GetHistory.
+const (
+	usualHistory       = time.Hour
+	usualHistoryPoints = 120
+)
+
+// GetHistory returns the counts of the caller's fleet or of one route over time.
+func (a api) GetHistory(
+	ctx context.Context, req edgeapi.GetHistoryRequestObject,
+) (edgeapi.GetHistoryResponseObject, error) {
+	q, now := req.Params, a.s.now()
+	since, points := now.Add(-usualHistory), usualHistoryPoints
+	set(&since, q.Since)
+	set(&points, q.Points)
+	w, err := series.NewWindow(since, now, points)
+	if err != nil {
+		return nil, err
+	}
+	var steps []HistoryStep
+	if q.RouteId == nil {
+		steps, err = a.s.History(ctx, w)
+	} else {
+		steps, err = a.s.RouteHistory(ctx, *q.RouteId, w)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return edgeapi.GetHistory200JSONResponse{
+		Now:         now.UTC(),
+		From:        w.From,
+		To:          w.To,
+		StepSeconds: int(w.Step.Seconds()),
+		Points: list.Each(steps, func(step HistoryStep) edgeapi.HistoryPoint {
+			p := edgeapi.HistoryPoint{
+				At: step.At.Time, Delivered: step.Delivered, FailedAttempts: step.FailedAttempts, DeadLettered: step.DeadLettered,
+			}
+			if q.RouteId == nil {
+				p.Events = &step.Events
+			}
+			return p
 		}),
 	}, nil
 }

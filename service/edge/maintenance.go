@@ -17,7 +17,7 @@ const (
 	keepActivity     = 100_000 // lines
 	keepDeadLetters  = 30 * 24 * time.Hour
 	keepResolved     = 30 * 24 * time.Hour // resolved alerts
-	keepRouteMinutes = 48 * time.Hour
+	keepMinutes      = 48 * time.Hour      // counts per minute; see History
 	keepFinishedJobs = 7 * 24 * time.Hour
 	retentionPage    = 2000 // rows deleted per transaction
 )
@@ -34,7 +34,8 @@ func (s *Service) expire(ctx context.Context) error {
 		keepActivity,
 	)
 	errs = append(errs, err, topicmap.Expire(ctx, s.db, retentionPage), s.alerts.Expire(ctx, now.Add(-keepResolved)))
-	errs = append(errs, delivery.Minutes.DeleteBefore(ctx, s.db, now.Add(-keepRouteMinutes)))
+	errs = append(errs, delivery.Minutes.DeleteBefore(ctx, s.db, now.Add(-keepMinutes)))
+	errs = append(errs, delivery.OrgMinutes.DeleteBefore(ctx, s.db, now.Add(-keepMinutes)))
 	_, err = jobs.DeleteFinished(ctx, s.db, now.Add(-keepFinishedJobs), retentionPage)
 	return errors.Join(append(errs, err)...)
 }
@@ -106,7 +107,7 @@ func (s *Service) retentionCut(ctx context.Context, tx *db.Tx) (retention, error
 	pause(ctx, "minutes read")
 	now := s.now()
 	oldestKept, size, limit := now.Add(-s.cfg.RetentionAge), int64(0), int64(s.cfg.RetentionSize)
-	cut.minute = now.Add(-2 * time.Hour) // the overview's rates cover the last hour
+	cut.minute = now.Add(-keepMinutes)
 	kept := cut.event
 	for _, m := range minutes {
 		if m.Minute.Add(time.Minute).Before(oldestKept) {

@@ -2,12 +2,9 @@ package edge
 
 import (
 	"context"
-	"slices"
 	"time"
 
-	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/series"
-	"github.com/mainstay-infra/mainstay/service/edge/delivery"
 	"github.com/mainstay-infra/mainstay/service/edge/tally"
 )
 
@@ -16,22 +13,13 @@ type Overview struct {
 	GeneratedAt time.Time
 	Counts      map[string]map[string]int64 // kind -> state -> objects
 	Failing     int64                       // routes for which an alert is firing, enabled or not
-	Rates       []RateMinute                // the minutes of the last hour in which anything happened
-}
-
-// RateMinute holds the counts of one minute.
-type RateMinute struct {
-	Minute         db.Time `db:"minute"`
-	Events         int64   `db:"events"`
-	Delivered      int64   `db:"delivered"`
-	FailedAttempts int64   `db:"failed_attempts"`
-	DeadLettered   int64   `db:"dead_lettered"`
+	Rates       []HistoryStep               // the minutes of the last hour in which anything happened
 }
 
 // Overview returns the overview, from the tallies. It counts rows only where there are few:
 // deployments on sites that are not online, paused campaigns, and failing routes.
 func (s *Service) Overview(ctx context.Context) (Overview, error) {
-	o := Overview{GeneratedAt: s.now().UTC(), Counts: map[string]map[string]int64{}, Rates: []RateMinute{}}
+	o := Overview{GeneratedAt: s.now().UTC(), Counts: map[string]map[string]int64{}, Rates: []HistoryStep{}}
 	where, args := callerFrom(ctx).scope().SQL()
 	var rows []struct {
 		Kind  string `db:"kind"`
@@ -68,34 +56,8 @@ func (s *Service) Overview(ctx context.Context) (Overview, error) {
 	); err != nil {
 		return o, err
 	}
-	o.Rates, err = s.rates(ctx, series.Last(s.now(), time.Minute, 60), where, args)
+	o.Rates, err = s.happened(ctx, series.Last(s.now(), time.Minute, 60))
 	return o, err
-}
-
-// rates returns the minutes of a window in which anything happened, within a scope.
-func (s *Service) rates(ctx context.Context, w series.Window, where string, args []any) ([]RateMinute, error) {
-	var accepted []struct {
-		Minute db.Time `db:"minute"`
-		Events int64   `db:"events"`
-		Bytes  int64   `db:"bytes"`
-	}
-	if err := eventMinutes.Read(ctx, s.db, &accepted, w, where, args...); err != nil {
-		return nil, err
-	}
-	rates := []RateMinute{}
-	if err := delivery.Minutes.Read(ctx, s.db, &rates, w, where, args...); err != nil {
-		return nil, err
-	}
-	for _, m := range accepted {
-		at := slices.IndexFunc(rates, func(r RateMinute) bool { return r.Minute.Equal(m.Minute.Time) })
-		if at < 0 {
-			at = len(rates)
-			rates = append(rates, RateMinute{Minute: m.Minute})
-		}
-		rates[at].Events = m.Events
-	}
-	slices.SortFunc(rates, func(a, b RateMinute) int { return a.Minute.Compare(b.Minute.Time) })
-	return rates, nil
 }
 
 // States that exist only in the overview.

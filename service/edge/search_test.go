@@ -298,6 +298,9 @@ func TestWhatAnOlderVersionStoredIsFound(t *testing.T) {
 				)
 			}
 			run("INSERT INTO event_minutes VALUES (?, '', 4, 1, 100)", db.At(time.Now().Truncate(time.Minute)))
+			for _, route := range []string{"r1", "r2"} {
+				run("INSERT INTO route_minutes VALUES (?, ?, '', 3, 2, 1)", route, db.At(time.Now().Truncate(time.Minute)))
+			}
 			run("UPDATE counters SET value = 30000 WHERE name = 'event'")
 			return nil
 		}); err != nil {
@@ -315,6 +318,9 @@ func TestWhatAnOlderVersionStoredIsFound(t *testing.T) {
 			return first == 0 && len(c.all("/sites?q=zone%3Dnorth", viewerToken)) == 1 &&
 				len(c.all("/ota/campaigns?q=FR%C3%9CHLING", viewerToken)) == 1
 		})
+		if got := sums(c.history(viewerToken, nil)); got != "4 6 4 2" {
+			t.Errorf("its history: %s", got)
+		}
 		if got := c.found("/events?topic=r*", viewerToken); !slices.Equal(got, []string{"e30000", "e8192", "e8191", "e1"}) {
 			t.Errorf("%v", got)
 		}

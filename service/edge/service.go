@@ -118,6 +118,9 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 			err = errors.Join(err, s.db.Close())
 		}
 	}()
+	if err := s.beginHistory(ctx); err != nil {
+		return nil, err
+	}
 	sealer, err := s.openSecrets(ctx)
 	if err != nil {
 		return nil, err

@@ -118,6 +118,7 @@ func takeTour(tr *tour) {
 		tr.Errorf("%q, mode %s", a.Body, a.Header.Get("X-File-Mode"))
 	}
 	tr.ok("GetVMMetrics", vm+"/metrics", nil, 200)
+	tr.ok("GetVMHistory", vm+"/history", nil, 200)
 	tr.ok("ListVMEvents", vm+"/events?limit=2", nil, 200)
 	tr.ok("PauseVM", vm+"/pause", nil, 200)
 	tr.ok("ResumeVM", vm+"/resume", nil, 200)

@@ -9,6 +9,7 @@
 //	recovery/    on start: reconciles what is stored with what the host has
 //	disk/        resize, snapshot, revert, backup, clone
 //	life/        create, start, pause, stop, delete, expire
+//	usage/       measures what running VMs use
 //	agent/       the session with a guest's agent; programs and files in guests
 //	plan/        from a request to an admitted row: defaults, checks, choice of backend
 //	host/        a VM's resources on the host: folder, uid, volume, tap, control group, seed

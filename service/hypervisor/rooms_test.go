@@ -22,10 +22,11 @@ const own = "github.com/mainstay-infra/mainstay/service/hypervisor"
 // that import it: what is missing here is a cycle, or soon will be one.
 var arrows = map[string]string{
 	".": "admission agent backend backend/cloudhypervisor backend/firecracker backend/qemu backend/sandbox " +
-		"catalog configfile disk fleet host httpapi life machine operation plan record recovery vm",
+		"caller catalog configfile disk fleet host httpapi life machine operation plan record recovery usage vm",
 	"httpapi": "agent backend caller catalog configfile disk fleet guest life machine operation plan record vm",
 
 	"recovery": "backend caller catalog disk host life machine record vm",
+	"usage":    "backend record",
 	"disk": "admission backend caller catalog host image life machine operation plan record " +
 		"storage vm",
 	"life":      "agent backend caller host machine operation plan record storage vm",

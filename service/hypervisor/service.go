@@ -22,6 +22,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/agent"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/catalog"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/disk"
@@ -34,6 +35,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/plan"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/recovery"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/usage"
 )
 
 // Deps holds what the service needs besides its settings.
@@ -69,6 +71,7 @@ type Service struct {
 	life     *life.Life
 	recovery *recovery.Recovery
 	store    *record.Store
+	usage    *usage.Sampler
 	api      *httpapi.API
 	fleet    *fleet.Registry
 	reporter *fleet.Reporter // nil: this host is in no fleet
@@ -169,6 +172,12 @@ func (s *Service) openRooms(ctx context.Context, doc *configfile.Config, gate *h
 		Store: s.store, Machines: s.machines, Host: s.host, Plan: s.plan, Agent: guests, Operations: s.operate,
 		Registry: deps.Registry, Log: s.log, Now: s.now, RoomChanged: s.nudgeFleet,
 	})
+	s.usage = usage.New(usage.Config{
+		Running: s.machines.Running, Store: s.store.AddUsage, Log: s.log, Now: s.now,
+		Read: func(ctx context.Context, id string) (backend.Metrics, error) {
+			return s.life.Metrics(caller.ByItself(ctx), id)
+		},
+	})
 	disks := disk.New(disk.Config{
 		Store: s.store, Machines: s.machines, Host: s.host, Life: s.life, Plan: s.plan, Catalog: images,
 		Operations: s.operate, Policy: policy, Log: s.log, Now: s.now,
@@ -219,6 +228,12 @@ func (s *Service) Run(ctx context.Context) error {
 		"jobs":   func(ctx context.Context) { jobsErr = s.operate.Run(ctx) },
 		"expiry": s.life.KeepTime,
 		"audit":  s.audit.Run,
+		"usage":  s.usage.Run,
+		"forget usage": func(ctx context.Context) {
+			jobs.Every(ctx, jobs.Periodic{
+				Name: "forget usage", Interval: time.Hour, Run: s.store.ExpireUsage, Log: s.log,
+			})
+		},
 		"forget operations": func(ctx context.Context) {
 			jobs.Every(ctx, jobs.Periodic{
 				Name: "forget operations", Interval: time.Hour, Run: s.operate.Expire, Log: s.log,

@@ -247,6 +247,30 @@ test('figures are drawn as they come', async ({ page }) => {
   await shot(page, 'hypervisor-plots', true);
 });
 
+test('the plots of a VM begin with what the daemon remembers', async ({ page }) => {
+  test.setTimeout(180_000);
+  const remembered = () => hv.call<{ points: unknown[] }>('GET', `/v1/vms/${guest.id}/history`).then((h) => h.points.length);
+  await expect.poll(remembered, { timeout: 150_000, intervals: [2_000] }).toBeGreaterThan(2);
+  await open(page, `${hv.url}/vms/${guest.id}`);
+  const ranges = page.getByRole('group', { name: 'Time that the plots show' });
+  for (const again of [false, true]) {
+    if (again) await page.reload();
+    const began = Date.now();
+    const memory = page.getByRole('figure', { name: 'Memory of the VM' });
+    await memory.getByText('Show as a table').click();
+    const oldest = memory.getByRole('row').last().locator('time');
+    expect(Date.parse((await oldest.getAttribute('datetime')) ?? '')).toBeLessThan(began - 60_000);
+  }
+  await ranges.getByRole('button', { name: '7 days' }).click();
+  await page.getByRole('tab', { name: 'Events' }).click();
+  await page.getByRole('tab', { name: 'Overview' }).click();
+  await page.getByRole('link', { name: 'VMs', exact: true }).first().click();
+  await page.goBack();
+  await expect(ranges.getByRole('button', { name: '7 days' })).toHaveAttribute('aria-pressed', 'true');
+  await expectAccessible(page);
+  await shot(page, 'hypervisor-history', true);
+});
+
 test('a VM is put back to a snapshot, and backed up and restored', async ({ page }) => {
   await open(page, `${hv.url}/vms/${pc.id}#snapshots`);
   await page.getByRole('button', { name: 'Create a snapshot' }).click();

@@ -6,13 +6,53 @@ import { startServer } from './server';
 test('the overview measures rates while it is open, and follows what happens', async ({ page }) => {
   await open(page, '/');
   await expect(page.getByText('Live', { exact: true })).toBeVisible();
-  await expect(page.getByRole('figure', { name: 'Rates since this page was opened' })).toBeVisible({ timeout: 20_000 });
+  await expect(page.getByRole('figure', { name: 'Events of the fleet' })).toBeVisible({ timeout: 20_000 });
   await expect(page.locator('.plot-canvas canvas')).toHaveCount(2);
   await api('POST', '/activity', { entries: [{ message: 'the lights went out', level: 'warn' }] });
   await expect(page.getByText('the lights went out')).toBeVisible();
   await page.getByText('Show as a table').first().click();
   await expectAccessible(page);
   await shot(page, 'overview-rates', true);
+});
+
+test('plots begin with what the control plane remembers, and the time that they show stays with Back', async ({ page }) => {
+  test.setTimeout(180_000);
+  // It remembers minutes that are over.
+  const remembered = () => api<{ points: unknown[] }>('GET', '/history').then((h) => h.points.length);
+  await expect.poll(remembered, { timeout: 150_000, intervals: [2_000] }).toBeGreaterThan(2);
+  await open(page, '/');
+  const events = page.getByRole('figure', { name: 'Events of the fleet' });
+  const ranges = page.getByRole('group', { name: 'Time that the plots show' });
+  for (const again of [false, true]) {
+    if (again) await page.reload();
+    const began = Date.now();
+    await events.getByText('Show as a table').click();
+    const oldest = events.getByRole('row').last().locator('time');
+    expect(Date.parse((await oldest.getAttribute('datetime')) ?? '')).toBeLessThan(began - 60_000);
+    await expect(ranges.getByRole('button', { name: '1 hour' })).toHaveAttribute('aria-pressed', 'true');
+  }
+  const wide = ranges.getByRole('button', { name: '2 days' });
+  await wide.focus();
+  const asked = page.waitForResponse((r) => r.url().includes('/history?since='));
+  await page.keyboard.press('Enter');
+  expect((await asked).status()).toBe(200);
+  await expect(wide).toHaveAttribute('aria-pressed', 'true');
+  await expect(page).toHaveURL(/\/\?range=2d$/);
+  await expectAccessible(page);
+  await shot(page, 'overview-2d', true);
+  await page.getByRole('link', { name: 'All alerts' }).click();
+  await expect(page.getByRole('heading', { name: 'Alerts', level: 1 })).toBeVisible();
+  await page.goBack();
+  await expect(wide).toHaveAttribute('aria-pressed', 'true');
+  // A reload asks for the same time.
+  const askedAgain = page.waitForResponse((r) => r.url().includes('/history?since='));
+  await page.reload();
+  expect((await askedAgain).status()).toBe(200);
+  await ranges.getByRole('button', { name: '1 hour' }).click();
+  await expect(page).toHaveURL(/\/$/);
+
+  await page.goto(`/routes/${world.fixtures.route.good}?range=6h`);
+  await expect(ranges.getByRole('button', { name: '6 hours' })).toHaveAttribute('aria-pressed', 'true');
 });
 
 test('an empty system says what to do first', async ({ page }) => {

@@ -296,6 +296,12 @@ var Minutes = series.NewTable(series.Table{
 	Sums: []string{"delivered", "failed_attempts", "dead_lettered"},
 })
 
+// OrgMinutes counts the outcomes of all routes of an org per minute, also those of routes that were
+// deleted since.
+var OrgMinutes = series.NewTable(series.Table{
+	Name: "delivery_minutes", Key: []string{"org_id"}, Sums: []string{"delivered", "failed_attempts", "dead_lettered"},
+})
+
 // stats is what a batch of outcomes adds to a route's statistics.
 type stats struct {
 	delivered, failed, dead  int64
@@ -331,5 +337,9 @@ func addStats(ctx context.Context, tx *db.Tx, routeID, orgID string, s stats, no
 		db.At(s.lastFailure),
 		routeID,
 	)
-	return err
+	if err != nil {
+		return err
+	}
+	// All routes of the org change this row, so it is locked last.
+	return OrgMinutes.Add(ctx, tx, now, orgID, s.delivered, s.failed, s.dead)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/list"
 	"github.com/mainstay-infra/mainstay/kit/operation"
+	"github.com/mainstay-infra/mainstay/kit/series"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
@@ -263,6 +264,49 @@ func (a *API) GetVMMetrics(
 		DiskWrittenBytes: m.DiskWrittenBytes, NetReceivedBytes: m.NetReceivedBytes, NetSentBytes: m.NetSentBytes,
 		At: a.now().UTC(),
 	}, nil
+}
+
+// The defaults of GetVMHistory.
+const (
+	usualHistory       = time.Hour
+	usualHistoryPoints = 120
+)
+
+// GetVMHistory returns a VM's resource usage over time.
+func (a *API) GetVMHistory(
+	ctx context.Context, req hypervisorapi.GetVMHistoryRequestObject,
+) (hypervisorapi.GetVMHistoryResponseObject, error) {
+	now := a.now()
+	w, err := series.NewWindow(
+		orElse(req.Params.Since, now.Add(-usualHistory)), now, orElse(req.Params.Points, usualHistoryPoints),
+	)
+	if err != nil {
+		return nil, err
+	}
+	steps, err := a.store.UsageHistory(ctx, req.Id, w)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.GetVMHistory200JSONResponse{
+		Now:         now.UTC(),
+		From:        w.From,
+		To:          w.To,
+		StepSeconds: int(w.Step.Seconds()),
+		Points:      list.Each(steps, apiUsage),
+	}, nil
+}
+
+func apiUsage(u record.UsageStep) hypervisorapi.UsagePoint {
+	perSecond := func(n int64) float64 { return float64(n) / float64(u.MeasuredUS) * 1e6 }
+	return hypervisorapi.UsagePoint{
+		At:                        u.At.Time,
+		CpuPercent:                float64(u.CPUUS) / float64(u.MeasuredUS) * 100,
+		MemoryBytes:               float64(u.MemoryBytes) / float64(u.Samples),
+		DiskReadBytesPerSecond:    perSecond(u.DiskReadBytes),
+		DiskWrittenBytesPerSecond: perSecond(u.DiskWrittenBytes),
+		NetReceivedBytesPerSecond: perSecond(u.NetReceivedBytes),
+		NetSentBytesPerSecond:     perSecond(u.NetSentBytes),
+	}
 }
 
 // ListVMEvents lists the events of a VM.

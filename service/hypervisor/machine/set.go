@@ -8,6 +8,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/routine"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
@@ -56,6 +57,19 @@ func (s *Set) Peek(id string) *Machine {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.byID[id]
+}
+
+// Running returns the processes of all VMs that have one, by the VM's ID.
+func (s *Set) Running() map[string]backend.Instance {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	running := map[string]backend.Instance{}
+	for id, m := range s.byID {
+		if instance, _ := m.Process(); instance != nil {
+			running[id] = instance
+		}
+	}
+	return running
 }
 
 // Forget removes the machine of a deleted VM.

@@ -9,6 +9,7 @@
 //	event.go       events of VMs
 //	secret.go      the sealed secrets of guest agents
 //	snapshot.go, backup.go, base.go
+//	usage.go       what VMs used, by minute
 //	image.go       names in the catalog
 //	operation.go   long-running operations
 //	audit.go       writing and reading the audit log

@@ -719,6 +719,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What the fleet, or one route, did in the last 48 hours
+         * @description The control plane counts by minute, and keeps the counts for 48 hours. A step in which nothing happened has a point with zeros. A
+         *     step has no point if it begins more than 48 hours ago, or is from before the control plane, or the route, was made. The last step
+         *     may not be over: it ends after `now`. Routes that were deleted since count for the fleet. The counts of outcomes are those of the
+         *     caller's routes.
+         */
+        get: operations["GetHistory"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/orgs": {
         parameters: {
             query?: never;
@@ -1918,6 +1941,55 @@ export interface components {
             server_time: string;
             site_id: string;
             status: components["schemas"]["SiteStatus"];
+        };
+        History: {
+            /**
+             * Format: date-time
+             * @description Where the first step begins
+             */
+            from: string;
+            /**
+             * Format: date-time
+             * @description By the control plane's clock
+             */
+            now: string;
+            /** @description In order of time */
+            points: components["schemas"]["HistoryPoint"][];
+            /** @description The length of a step */
+            step_seconds: number;
+            /**
+             * Format: date-time
+             * @description Where the last step ends
+             */
+            to: string;
+        };
+        /** @description Counts of one step */
+        HistoryPoint: {
+            /**
+             * Format: date-time
+             * @description When the step begins
+             */
+            at: string;
+            /**
+             * Format: int64
+             * @description Deliveries that were given up
+             */
+            dead_lettered: number;
+            /**
+             * Format: int64
+             * @description Deliveries that the targets accepted
+             */
+            delivered: number;
+            /**
+             * Format: int64
+             * @description Events that were accepted; absent in the history of a route
+             */
+            events?: number;
+            /**
+             * Format: int64
+             * @description Attempts that failed, also those that were repeated with success
+             */
+            failed_attempts: number;
         };
         ImageCheck: {
             /** @description An OCI image reference */
@@ -3821,6 +3893,37 @@ export interface operations {
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
+        };
+    };
+    GetHistory: {
+        parameters: {
+            query?: {
+                /** @description The most points to answer with. The step is the shortest of 1, 5, 15, 30 minutes, 1, 3, 6, 12 hours and longer that does */
+                points?: number;
+                /** @description Count the deliveries of this route only; all that the caller sees when absent */
+                route_id?: string;
+                /** @description Where the history begins; an hour ago when absent */
+                since?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The history */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["History"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
         };
     };
     ListOrgs: {

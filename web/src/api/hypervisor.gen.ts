@@ -877,6 +877,31 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/vms/{id}/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        /**
+         * What the VM used in the last seven days
+         * @description The daemon measures VMs that run every ten seconds. It adds this up by minute and keeps it for seven days, until the VM is
+         *     deleted. A step in which nothing was measured has no point, for example because the VM or the daemon did not run. The last step
+         *     may not be over: it ends after `now`.
+         */
+        get: operations["GetVMHistory"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/vms/{id}/metrics": {
         parameters: {
             query?: never;
@@ -1682,6 +1707,38 @@ export interface components {
             expires_at: string;
             ticket: string;
         };
+        /** @description Averages over the time of one step in which the VM was measured */
+        UsagePoint: {
+            /**
+             * Format: date-time
+             * @description When the step begins
+             */
+            at: string;
+            /**
+             * Format: double
+             * @description Of one processor: 200 are two busy processors
+             */
+            cpu_percent: number;
+            /** Format: double */
+            disk_read_bytes_per_second: number;
+            /** Format: double */
+            disk_written_bytes_per_second: number;
+            /**
+             * Format: double
+             * @description Resident on the host
+             */
+            memory_bytes: number;
+            /**
+             * Format: double
+             * @description By the guest
+             */
+            net_received_bytes_per_second: number;
+            /**
+             * Format: double
+             * @description By the guest
+             */
+            net_sent_bytes_per_second: number;
+        };
         VM: {
             agent: components["schemas"]["AgentState"];
             autostart: boolean;
@@ -1722,6 +1779,27 @@ export interface components {
             /** Format: int64 */
             ttl_seconds?: number;
             vcpus: number;
+        };
+        VMHistory: {
+            /**
+             * Format: date-time
+             * @description Where the first step begins
+             */
+            from: string;
+            /**
+             * Format: date-time
+             * @description By the daemon's clock
+             */
+            now: string;
+            /** @description In order of time */
+            points: components["schemas"]["UsagePoint"][];
+            /** @description The length of a step */
+            step_seconds: number;
+            /**
+             * Format: date-time
+             * @description Where the last step ends
+             */
+            to: string;
         };
         VMMetrics: {
             /** Format: date-time */
@@ -3520,6 +3598,39 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Event"][];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    GetVMHistory: {
+        parameters: {
+            query?: {
+                /** @description The most points to answer with. The step is the shortest of 1, 5, 15, 30 minutes, 1, 3, 6, 12 hours and longer that does */
+                points?: number;
+                /** @description Where the history begins; an hour ago when absent */
+                since?: string;
+            };
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The history */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VMHistory"];
                 };
             };
             400: components["responses"]["Invalid"];

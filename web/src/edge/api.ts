@@ -33,6 +33,7 @@ export type NewOrg = Schemas['NewOrg'];
 export type Org = Schemas['Org'];
 export type OTA = Schemas['OTA'];
 export type OTAInput = Schemas['OTAInput'];
+export type HistoryPoint = Schemas['HistoryPoint'];
 export type Overview = Schemas['Overview'];
 export type PolicyPack = Schemas['PolicyPack'];
 export type PolicyPackInput = Schemas['PolicyPackInput'];

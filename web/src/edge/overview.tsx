@@ -7,7 +7,8 @@ import { Card, Tile } from '../ui/facts';
 import { Empty, Failure, Notice } from '../ui/notice';
 import { count, short } from '../ui/number';
 import { Page } from '../ui/page';
-import { Plot } from '../ui/plot';
+import { historyOf } from '../ui/history';
+import { HistoryCard, type HistoryPlot } from '../ui/range';
 import { ActivityList } from './activity-list';
 import { alertGroups, firingKinds } from './alert-groups';
 import { AlertGroups } from './alert-list';
@@ -15,7 +16,7 @@ import { Allowed, api, type Overview } from './api';
 import { FirstSteps, hasRoute, isEmptyFleet, type FirstStep } from './first-steps';
 import { useLive } from './live';
 import { campaignsHref, campaignsNote, deploymentsHref, deploymentsNote, devicesHref, devicesNote, routesHref, routesNote } from './notes';
-import { lastHour } from './rates';
+import { ratesOf, type Rates } from './rates';
 import { RouteDialog } from './routes/form';
 import { EnrollDialog } from './sites/enroll';
 
@@ -68,7 +69,7 @@ function AtWork({ overview, onStep }: { overview: Overview; onStep: (step: First
           </Allowed>
         )}
         <Tiles overview={overview} />
-        <Rates overview={overview} />
+        <Traffic />
         <div className="grid">
           <AlertsNow overview={overview} />
           <Card title="Latest activity" actions={<Link href="/activity">All activity</Link>} flush>
@@ -104,37 +105,38 @@ function Tiles({ overview: o }: { overview?: Overview }) {
   );
 }
 
-function Rates({ overview }: { overview: Overview }) {
-  const { samples } = useLive();
-  const hour = useMemo(() => lastHour(overview), [overview]);
-  const now = useMemo(
-    () => ({
-      times: samples.map((s) => s.at),
-      series: [
-        { label: 'Events accepted', values: samples.map((s) => s.events) },
-        { label: 'Deliveries', values: samples.map((s) => s.delivered) },
-        { label: 'Failed attempts', values: samples.map((s) => s.failed), bad: true },
-      ],
-    }),
-    [samples],
-  );
-  const byMinute = useMemo(
-    () => [
-      { label: 'Events accepted', values: hour.events },
-      { label: 'Deliveries', values: hour.delivered },
-      { label: 'Failed attempts', values: hour.failed, bad: true },
+const plots: readonly HistoryPlot<Rates>[] = [
+  { title: 'Events', label: 'Events of the fleet', unit: '/s', lines: [{ label: 'Accepted', of: (r) => r.events }] },
+  {
+    title: 'Deliveries',
+    label: 'Deliveries of the fleet',
+    unit: '/s',
+    lines: [
+      { label: 'Delivered', of: (r) => r.delivered },
+      { label: 'Failed attempts', of: (r) => r.failed, bad: true },
+      { label: 'Dead letters', of: (r) => r.dead, bad: true },
     ],
-    [hour],
-  );
+  },
+];
+
+function Traffic() {
+  const { samples } = useLive();
+  const measured = useMemo(() => samples.map(({ at, ...values }) => ({ at, values })), [samples]);
   return (
-    <div className="grid">
-      <Card title="Now, per second">
-        {samples.length > 1 ? <Plot label="Rates since this page was opened" times={now.times} series={now.series} unit="/s" /> : <p className="muted">Measuring. The first rates are there in a few seconds.</p>}
-      </Card>
-      <Card title="Last hour, per minute">
-        <Plot label="Rates of the last hour" times={hour.times} series={byMinute} unit="/min" />
-      </Card>
-    </div>
+    <HistoryCard<Rates>
+      title="Events and deliveries"
+      ranges={['1h', '6h', '24h', '2d']}
+      source={{
+        id: 'fleet',
+        read: async (query, signal) => {
+          const h = await body(api.GET('/history', { params: { query }, signal }));
+          return historyOf(h.now, h.step_seconds, h.points, ratesOf);
+        },
+        measured,
+      }}
+      plots={plots}
+      empty="Measuring. The first rates are there in a few seconds."
+    />
   );
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Overview } from './api';
-import { lastHour, rateBetween } from './rates';
+import { rateBetween, ratesOf } from './rates';
 
 const overview = (at: string, minutes: Record<string, number>): Overview => ({
   generated_at: at,
@@ -34,16 +34,10 @@ describe('rateBetween', () => {
   });
 });
 
-describe('lastHour', () => {
-  it('has all minutes that have ended, those in which nothing happened too', () => {
-    const hour = lastHour(overview('2026-01-01T10:00:50Z', { '2026-01-01T09:58:00Z': 7 }));
-    expect(hour.times).toHaveLength(59);
-    expect(hour.times[0]).toBe(Date.parse('2026-01-01T09:01:00Z') / 1000);
-    expect(hour.events.slice(-4)).toEqual([0, 0, 7, 0]);
-  });
-  it('does not end in a fall because the present minute has just begun', () => {
-    const hour = lastHour(overview('2026-01-01T10:00:02Z', { '2026-01-01T09:58:00Z': 60, '2026-01-01T09:59:00Z': 60, '2026-01-01T10:00:00Z': 2 }));
-    expect(hour.times.at(-1)).toBe(Date.parse('2026-01-01T09:59:00Z') / 1000);
-    expect(hour.events.slice(-2)).toEqual([60, 60]);
+describe('ratesOf', () => {
+  it('divides the counts of a step by its length', () => {
+    const step = { at: '2026-01-01T10:00:00Z', events: 600, delivered: 300, failed_attempts: 30, dead_lettered: 3 };
+    expect(ratesOf(step, 300)).toEqual({ events: 2, delivered: 1, failed: 0.1, dead: 0.01 });
+    expect(ratesOf({ at: step.at, delivered: 300, failed_attempts: 0, dead_lettered: 0 }, 300)).toMatchObject({ events: 0, delivered: 1 });
   });
 });

@@ -1,13 +1,27 @@
-/** Rates per second from two readings of the overview's minutes. */
-import type { Overview } from './api';
+/** Rates per second, from the history and from two readings of the overview's minutes. */
+import type { HistoryPoint, Overview } from './api';
 
-export interface Sample {
-  /** Unix seconds. */
-  at: number;
+/** Per second. */
+export interface Rates {
+  /** Events accepted; zero for a route. */
   events: number;
   delivered: number;
   failed: number;
+  dead: number;
 }
+
+export interface Sample extends Rates {
+  /** Unix seconds. */
+  at: number;
+}
+
+/** The rates of a step of the history, which is some seconds long. */
+export const ratesOf = (p: HistoryPoint, seconds: number): Rates => ({
+  events: (p.events ?? 0) / seconds,
+  delivered: p.delivered / seconds,
+  failed: p.failed_attempts / seconds,
+  dead: p.dead_lettered / seconds,
+});
 
 /**
  * The rates between two overviews, per second. Minutes that have left the hour do not count.
@@ -20,32 +34,15 @@ export function rateBetween(before: Overview, after: Overview): Sample | null {
   // A minute that is missing in the earlier overview is entirely new, unless it is older than that
   // overview: then it was there, or was empty.
   const since = Date.parse(before.generated_at) - 120_000;
-  const sum = { events: 0, delivered: 0, failed: 0 };
+  const sum = { events: 0, delivered: 0, failed: 0, dead: 0 };
   for (const m of after.rates) {
     const old = was.get(m.minute);
     if (!old && Date.parse(m.minute) < since) continue;
     sum.events += m.events - (old?.events ?? 0);
     sum.delivered += m.delivered - (old?.delivered ?? 0);
     sum.failed += m.failed_attempts - (old?.failed_attempts ?? 0);
+    sum.dead += m.dead_lettered - (old?.dead_lettered ?? 0);
   }
   const per = (n: number) => Math.max(0, n) / seconds;
-  return { at: Date.parse(after.generated_at) / 1000, events: per(sum.events), delivered: per(sum.delivered), failed: per(sum.failed) };
-}
-
-/**
- * The complete minutes (Unix seconds) within the last `span` minutes, oldest first. The current
- * minute is omitted, since its incomplete count would look like a drop. The API does not return the
- * minute that started before the span.
- */
-export function endedMinutes(now: number, span: number): number[] {
-  const present = Math.floor(now / 60_000) * 60;
-  return Array.from({ length: span - 1 }, (_, i) => present - (span - 1 - i) * 60);
-}
-
-/** The last hour by minute. Minutes without events are missing in the response. */
-export function lastHour(overview: Overview): { times: number[]; events: number[]; delivered: number[]; failed: number[] } {
-  const by = new Map(overview.rates.map((m) => [Date.parse(m.minute) / 1000, m]));
-  const times = endedMinutes(Date.parse(overview.generated_at), 60);
-  const pick = (get: (m: Overview['rates'][number]) => number) => times.map((t) => (by.has(t) ? get(by.get(t) as Overview['rates'][number]) : 0));
-  return { times, events: pick((m) => m.events), delivered: pick((m) => m.delivered), failed: pick((m) => m.failed_attempts) };
+  return { at: Date.parse(after.generated_at) / 1000, events: per(sum.events), delivered: per(sum.delivered), failed: per(sum.failed), dead: per(sum.dead) };
 }

@@ -26,6 +26,7 @@ export type SnapshotSpec = Schemas['SnapshotSpec'];
 export type State = Schemas['State'];
 export type Stop = Schemas['Stop'];
 export type VM = Schemas['VM'];
+export type UsagePoint = Schemas['UsagePoint'];
 export type VMEvent = Schemas['Event'];
 export type VMSpec = Schemas['VMSpec'];
 

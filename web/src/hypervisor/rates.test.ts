@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Metrics } from './api';
-import { sampleOf } from './rates';
+import { byteRate, sampleOf, usageOf } from './rates';
 
 const reading = (second: number, of: Partial<Metrics> = {}): Metrics => ({
   at: new Date(Date.UTC(2026, 0, 1, 0, 0, second)).toISOString(),
@@ -33,4 +33,20 @@ describe('sampleOf', () => {
     expect(sampleOf(reading(2), reading(2))).toBeNull();
     expect(sampleOf(reading(2), reading(1))).toBeNull();
   });
+});
+
+describe('usageOf', () => {
+  it('has the units of samples', () => {
+    expect(usageOf({ at: '', cpu_percent: 150, memory_bytes: 3 * 2 ** 20, disk_read_bytes_per_second: 2000, disk_written_bytes_per_second: 1000, net_received_bytes_per_second: 0, net_sent_bytes_per_second: 0.5 })).toEqual({ cpu: 150, memoryMiB: 3, read: 2, written: 1, received: 0, sent: 0.0005 });
+  });
+});
+
+describe('byteRate', () => {
+  it.each([
+    [0, '0 kB/s'],
+    [0.5, '0.5 kB/s'],
+    [999, '999 kB/s'],
+    [1500, '1.5 MB/s'],
+    [2_500_000, '2.5 GB/s'],
+  ])('%d kB/s are %s', (n, text) => expect(byteRate(n)).toBe(text));
 });

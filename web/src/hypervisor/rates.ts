@@ -2,11 +2,10 @@
  * The usage of a VM per second, from two readings of its counters. Counters restart with the VM. A
  * counter that has decreased has no rate until the next reading.
  */
-import type { Metrics } from './api';
+import { short } from '../ui/number';
+import type { Metrics, UsagePoint } from './api';
 
-export interface Sample {
-  /** Unix seconds by the daemon's clock. */
-  at: number;
+export interface Usage {
   /** Percent of one processor, or null if it is unknown. */
   cpu: number | null;
   memoryMiB: number;
@@ -15,6 +14,29 @@ export interface Sample {
   written: number | null;
   received: number | null;
   sent: number | null;
+}
+
+export interface Sample extends Usage {
+  /** Unix seconds by the daemon's clock. */
+  at: number;
+}
+
+/** The usage in a step of the history. */
+export const usageOf = (p: UsagePoint): Usage => ({
+  cpu: p.cpu_percent,
+  memoryMiB: p.memory_bytes / 2 ** 20,
+  read: p.disk_read_bytes_per_second * 1e-3,
+  written: p.disk_written_bytes_per_second * 1e-3,
+  received: p.net_received_bytes_per_second * 1e-3,
+  sent: p.net_sent_bytes_per_second * 1e-3,
+});
+
+const units = ['kB/s', 'MB/s', 'GB/s'] as const;
+
+/** Kilobytes (1000) per second for display: 1500 is "1.5 MB/s". */
+export function byteRate(kilobytes: number): string {
+  const i = kilobytes < 999.95 ? 0 : kilobytes < 999_950 ? 1 : 2;
+  return `${short(kilobytes / 1000 ** i)} ${units[i]}`;
 }
 
 /** Five minutes, one reading every two seconds. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { Backend, History, VIP } from './api';
-import { bitRate, byteCount, ratesBetween, withHistory, type Moment, type Reading } from './rates';
+import type { Backend, VIP } from './api';
+import { bitRate, byteCount, ratesBetween, type Reading } from './rates';
 
 const backend = (id: number, packets: number): Backend => ({
   id, address: '10.0.0.1', port: 80, weight: 1, weightOverridden: false, healthy: true, state: 'healthy', adminDraining: false, detail: '', packets, bytes: 100 * packets,
@@ -53,32 +53,6 @@ describe('ratesBetween', () => {
     expect(ratesBetween(was, reading(10, was.vips as VIP[]))).toBeNull();
     expect(ratesBetween(was, reading(10.2, was.vips as VIP[]))).toBeNull();
     expect(ratesBetween(was, reading(9, was.vips as VIP[]))).toBeNull();
-  });
-});
-
-describe('withHistory', () => {
-  const minute = (n: number) => new Date(n * 60_000).toISOString();
-  /** Minutes of one packet a second each, told at `now` (Unix seconds). */
-  const history = (now: number, ...minutes: number[]): History => ({
-    now: new Date(now * 1000).toISOString(), from: minute(0), to: minute(100), stepSeconds: 60,
-    points: minutes.map((n) => ({ at: minute(n), packets: 1, bytes: 0, flows: 0, dropped: 0 })),
-  });
-  const measured = (...at: number[]): Moment[] => at.map((t) => ({ at: t, traffic: { packets: 2, bytes: 0, flows: 0, dropped: 0 } }));
-  const text = (moments: Moment[]) => moments.map((m) => `${m.at} ${m.traffic?.packets ?? '?'}`);
-
-  it('goes on with what was measured, which wins where both know', () => {
-    expect(text(withHistory(history(200, 1, 2, 3), 200, measured(202, 204)))).toEqual(['60 1', '120 1', '202 2', '204 2']);
-    expect(text(withHistory(history(200, 1, 2, 3), 200, []))).toEqual(['60 1', '120 1', '180 1']);
-    expect(text(withHistory(history(200), 200, measured(202)))).toEqual(['202 2']);
-  });
-
-  it('breaks the line where nothing is known', () => {
-    expect(text(withHistory(history(400, 1, 2, 5), 400, []))).toEqual(['60 1', '120 1', '180 ?', '300 1']);
-    expect(text(withHistory(history(900, 1, 2), 900, measured(902)))).toEqual(['60 1', '120 1', '180 ?', '902 2']);
-  });
-
-  it("is in this browser's time, whatever the node's clock says", () => {
-    expect(text(withHistory(history(200, 1, 2), 1200, measured(1202)))).toEqual(['1060 1', '1120 1', '1202 2']);
   });
 });
 

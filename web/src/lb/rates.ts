@@ -3,7 +3,7 @@
  * changes of the configuration. A counter that is new, or that has decreased, has no rate until the
  * next reading, since its starting value is unknown.
  */
-import type { History, Node, VIP } from './api';
+import type { Node, VIP } from './api';
 
 export interface Reading {
   /** Unix seconds by this browser's clock. */
@@ -87,37 +87,6 @@ export function ratesBetween(before: Reading, after: Reading): Rates | null {
     backends,
     drops,
   };
-}
-
-/** A point of a plot. `traffic` is undefined if it is unknown. */
-export interface Moment {
-  at: number;
-  traffic: Traffic | undefined;
-}
-
-/**
- * The node's history followed by this page's measurements, in this browser's time. A gap without
- * data gets a point without traffic, which interrupts the line.
- */
-export function withHistory(history: History, answeredAt: number, measured: readonly Moment[]): Moment[] {
-  const ahead = Math.round(answeredAt - Date.parse(history.now) / 1000);
-  const begins = measured[0]?.at ?? Infinity;
-  const step = history.stepSeconds;
-  const moments: Moment[] = [];
-  const add = (at: number, traffic: Traffic | undefined, longest: number) => {
-    const last = moments.at(-1);
-    if (last && at - last.at > longest) moments.push({ at: last.at + step, traffic: undefined });
-    moments.push({ at, traffic });
-  };
-  for (const { at, ...traffic } of history.points) {
-    const moment = Date.parse(at) / 1000 + ahead;
-    // This page's measurements are finer.
-    if (moment + step > begins) break;
-    add(moment, traffic, step);
-  }
-  // Up to two steps may have ended or started since the last point of the history.
-  for (const { at, traffic } of measured) add(at, traffic, 3 * step);
-  return moments;
 }
 
 const steps = ['', 'k', 'M', 'G', 'T', 'P'];

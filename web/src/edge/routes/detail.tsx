@@ -1,6 +1,6 @@
 /** A route: its deliveries, its settings, and a test. */
 import { useQuery } from '@tanstack/react-query';
-import { useMemo, useState } from 'react';
+import { useState } from 'react';
 import { Link, useLocation } from 'wouter';
 import { body } from '../../ui/client';
 import { Copyable } from '../../ui/copy';
@@ -10,13 +10,12 @@ import { Menu } from '../../ui/menu';
 import { Failure, Notice } from '../../ui/notice';
 import { plural, short } from '../../ui/number';
 import { Page } from '../../ui/page';
-import { Plot } from '../../ui/plot';
-import { Choice } from '../../ui/table';
+import { historyOf } from '../../ui/history';
+import { HistoryCard, type HistoryPlot } from '../../ui/range';
 import { DateTime, Time } from '../../ui/time';
 import { Allowed, api, type Route } from '../api';
 import { SiteLink } from '../links';
-import { useLive } from '../live';
-import { endedMinutes } from '../rates';
+import { ratesOf, type Rates } from '../rates';
 import { Breaker, RouteState } from '../states';
 import { useRouteActions } from './actions';
 import { RouteTestDialog } from './test-dialog';
@@ -79,31 +78,25 @@ export function RouteDetail({ id }: { id: string }) {
   );
 }
 
-type Span = '60' | '360' | '1440';
+const plots: readonly HistoryPlot<Rates>[] = [
+  {
+    title: 'Delivery per minute',
+    label: 'Delivery per minute',
+    unit: '/min',
+    lines: [
+      { label: 'Delivered', of: (r) => r.delivered * 60 },
+      { label: 'Failed attempts', of: (r) => r.failed * 60, bad: true },
+      { label: 'Dead letters', of: (r) => r.dead * 60, bad: true },
+    ],
+  },
+];
 
 function Delivery({ route }: { route: Route }) {
-  const [minutes, setMinutes] = useState<Span>('60');
   const stats = useQuery({
-    queryKey: ['routes', 'stats', route.id, minutes],
-    queryFn: ({ signal }) => body(api.GET('/routes/{id}/stats', { params: { path: { id: route.id }, query: { minutes: Number(minutes) } }, signal })),
+    queryKey: ['routes', 'stats', route.id],
+    queryFn: ({ signal }) => body(api.GET('/routes/{id}/stats', { params: { path: { id: route.id }, query: { minutes: 1 } }, signal })),
     refetchInterval: 5_000,
-    placeholderData: (before) => before,
   });
-  // Minutes are in the server's time. This browser's clock may differ.
-  const { overview } = useLive();
-  const serverNow = overview ? Date.parse(overview.generated_at) : stats.dataUpdatedAt;
-  const plotted = useMemo(() => {
-    const by = new Map(stats.data?.series.map((m) => [Date.parse(m.minute) / 1000, m]));
-    const times = endedMinutes(serverNow, Number(minutes));
-    return {
-      times,
-      series: [
-        { label: 'Delivered', values: times.map((t) => by.get(t)?.delivered ?? 0) },
-        { label: 'Failed attempts', values: times.map((t) => by.get(t)?.failed_attempts ?? 0) },
-        { label: 'Dead letters', values: times.map((t) => by.get(t)?.dead_lettered ?? 0) },
-      ],
-    };
-  }, [stats.data, serverNow, minutes]);
   if (!stats.data) return stats.error ? <Failure error={stats.error} retry={() => void stats.refetch()} /> : <p className="muted">Loading…</p>;
   const s = stats.data;
   return (
@@ -125,36 +118,29 @@ function Delivery({ route }: { route: Route }) {
           )}
         </Notice>
       )}
-      <Card
+      <HistoryCard<Rates>
         title="Delivery per minute"
-        actions={
-          <>
-            <Breaker state={s.breaker} />
-            <Choice
-              label="Span of the plot"
-              value={minutes}
-              options={[
-                { value: '60', label: 'Last hour' },
-                { value: '360', label: 'Last 6 hours' },
-                { value: '1440', label: 'Last day' },
-              ]}
-              onChange={setMinutes}
-            />
-          </>
-        }
+        actions={<Breaker state={s.breaker} />}
+        ranges={['1h', '6h', '24h', '2d']}
+        source={{
+          id: route.id,
+          read: async (query, signal) => {
+            const h = await body(api.GET('/history', { params: { query: { ...query, route_id: route.id } }, signal }));
+            return historyOf(h.now, h.step_seconds, h.points, ratesOf);
+          },
+        }}
+        plots={plots}
+        empty="The first figures are there when the route is two minutes old."
       >
-        <div className="stack">
-          <Plot label="Delivery per minute" times={plotted.times} series={plotted.series} unit="/min" />
-          <Facts
-            facts={[
-              ['Last success', <Time key="s" at={s.last_success_at} />],
-              ['Last failure', <Time key="f" at={s.last_failure_at} />],
-              s.last_error !== '' && ['Last error', s.last_error],
-              s.last_status > 0 && ['Last answer', `HTTP ${s.last_status}`],
-            ]}
-          />
-        </div>
-      </Card>
+        <Facts
+          facts={[
+            ['Last success', <Time key="s" at={s.last_success_at} />],
+            ['Last failure', <Time key="f" at={s.last_failure_at} />],
+            s.last_error !== '' && ['Last error', s.last_error],
+            s.last_status > 0 && ['Last answer', `HTTP ${s.last_status}`],
+          ]}
+        />
+      </HistoryCard>
     </>
   );
 }

@@ -78,7 +78,7 @@ export function VMDetail({ id }: { id: string }) {
           label={`Parts of ${vm.name}`}
           inAddress
           tabs={[
-            { id: 'overview', label: 'Overview', content: () => <Summary vm={vm} plots={<Plots samples={samples} reading={reading} />} /> },
+            { id: 'overview', label: 'Overview', content: () => <Summary vm={vm} plots={<Plots id={vm.id} samples={samples} reading={reading} />} /> },
             { id: 'console', label: 'Console', content: () => <Console vm={vm} /> },
             { id: 'screen', label: 'Screen', content: () => <Screen vm={vm} /> },
             { id: 'run', label: 'Run a program', content: () => <Run vm={vm} /> },
@@ -95,7 +95,7 @@ export function VMDetail({ id }: { id: string }) {
 
 function Summary({ vm, plots }: { vm: VM; plots: React.ReactNode }) {
   return (
-    <div className="stack">
+    <div className="beside">
       {plots}
       <div className="grid">
         <Card title="Machine">

@@ -1,11 +1,11 @@
-/** The usage of a VM in the last five minutes, measured while its page is open. */
+/** The usage of a VM: from its history, and in finer steps since its page was opened. */
 import { useQuery } from '@tanstack/react-query';
-import { useEffect, useRef, useState } from 'react';
+import { useEffect, useMemo, useRef, useState } from 'react';
 import { body } from '../../ui/client';
-import { Card } from '../../ui/facts';
-import { Plot, type Series } from '../../ui/plot';
+import { historyOf } from '../../ui/history';
+import { HistoryCard, type HistoryPlot } from '../../ui/range';
 import { api, type Metrics } from '../api';
-import { mostSamples, pollMs, sampleOf, type Sample } from '../rates';
+import { byteRate, mostSamples, pollMs, sampleOf, usageOf, type Sample, type Usage } from '../rates';
 
 /** Polls the VM's metrics every two seconds while it is running. Oldest first. */
 export function useSamples(id: string, reading: boolean): readonly Sample[] {
@@ -22,35 +22,49 @@ export function useSamples(id: string, reading: boolean): readonly Sample[] {
   return samples;
 }
 
-type Kind = Exclude<keyof Sample, 'at'>;
-
-const plots: readonly { title: string; unit: string; lines: readonly [label: string, kind: Kind][] }[] = [
-  { title: 'Processors', unit: ' %', lines: [['Used, of one processor', 'cpu']] },
-  { title: 'Memory', unit: ' MiB', lines: [['On the host', 'memoryMiB']] },
-  { title: 'Disk', unit: ' kB/s', lines: [['Read', 'read'], ['Written', 'written']] },
-  { title: 'Network', unit: ' kB/s', lines: [['Received', 'received'], ['Sent', 'sent']] },
+const plots: readonly HistoryPlot<Usage>[] = [
+  { title: 'Processors', label: 'Processors of the VM', unit: ' %', lines: [{ label: 'Used, of one processor', of: (u) => u.cpu }] },
+  { title: 'Memory', label: 'Memory of the VM', unit: ' MiB', lines: [{ label: 'On the host', of: (u) => u.memoryMiB }] },
+  {
+    title: 'Disk',
+    label: 'Disk of the VM',
+    format: byteRate,
+    lines: [
+      { label: 'Read', of: (u) => u.read },
+      { label: 'Written', of: (u) => u.written },
+    ],
+  },
+  {
+    title: 'Network',
+    label: 'Network of the VM',
+    format: byteRate,
+    lines: [
+      { label: 'Received', of: (u) => u.received },
+      { label: 'Sent', of: (u) => u.sent },
+    ],
+  },
 ];
 
-/** Has the height of the plot that replaces it, so that the page does not jump. */
-const Measuring = ({ text }: { text: string }) => (
-  <p className="muted" style={{ minHeight: 206 }}>
-    {text}
-  </p>
-);
-
-export function Plots({ samples, reading }: { samples: readonly Sample[]; reading: boolean }) {
-  const times = samples.map((s) => s.at);
+export function Plots({ id, samples, reading }: { id: string; samples: readonly Sample[]; reading: boolean }) {
+  const measured = useMemo(() => {
+    // The first reading has no rates yet. The line goes on from the history to the second one.
+    const known = samples[0]?.cpu === null ? samples.slice(1) : samples;
+    return known.map(({ at, ...values }) => ({ at, values }));
+  }, [samples]);
   return (
-    <div className="grid">
-      {plots.map(({ title, unit, lines }) => (
-        <Card key={title} title={title}>
-          {times.length > 1 ? (
-            <Plot label={`${title} of the VM`} times={times} unit={unit} series={lines.map(([label, kind]): Series => ({ label, values: samples.map((s) => s[kind]) }))} />
-          ) : (
-            <Measuring text={reading ? 'Measuring. The first figures are there in a few seconds.' : 'The VM does not run: there is nothing to measure.'} />
-          )}
-        </Card>
-      ))}
-    </div>
+    <HistoryCard<Usage>
+      title="Usage"
+      ranges={['1h', '6h', '24h', '7d']}
+      source={{
+        id,
+        read: async (query, signal) => {
+          const h = await body(api.GET('/v1/vms/{id}/history', { params: { path: { id }, query }, signal }));
+          return historyOf(h.now, h.step_seconds, h.points, usageOf);
+        },
+        measured,
+      }}
+      plots={plots}
+      empty={reading ? 'Measuring. The first figures are there in a few seconds.' : 'The VM did not run in this time: there was nothing to measure.'}
+    />
   );
 }
