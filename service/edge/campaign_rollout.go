@@ -56,10 +56,13 @@ func (s *Service) runRollout(ctx context.Context, job *jobs.Job, args rollout) e
 // rolling locks the campaign and returns it. It fails with errStageOver if nothing is left to do.
 func (s *Service) rolling(ctx context.Context, tx *db.Tx, args rollout) (Campaign, error) {
 	c, err := s.campaign(ctx, tx, args.CampaignID, tx.ForUpdate())
-	if err == nil && (c.Status != campaign.Running || c.CurrentStage != args.Stage || c.Phase == phaseIdle || c.PausedReason != "") {
-		err = errStageOver
+	if err != nil {
+		return c, err
 	}
-	return c, err
+	if c.Status != campaign.Running || c.CurrentStage != args.Stage || c.Phase == phaseIdle || c.PausedReason != "" {
+		return c, errStageOver
+	}
+	return c, nil
 }
 
 // selectTargets freezes the campaign's targets, page by page.
