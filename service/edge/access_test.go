@@ -128,7 +128,8 @@ func TestAnotherOrgsObjectsDoNotExist(t *testing.T) {
 	for path, methods := range map[string]string{
 		"/sites/" + site: "GET PATCH DELETE", "/sites/" + site + "/revoke": "POST",
 		"/routes/" + route.Id: "GET PATCH DELETE", "/routes/" + route.Id + "/stats": "GET", "/routes/" + route.Id + "/test": "POST",
-		"/devices/d1": "GET DELETE", "/devices/d1/ota": "GET", "/twins/d1": "GET",
+		"/history?route_id=" + route.Id: "GET",
+		"/devices/d1":                   "GET DELETE", "/devices/d1/ota": "GET", "/twins/d1": "GET",
 		"/deployments/" + deployment.Id: "GET PATCH DELETE", "/policy-packs/" + pack.Id: "GET PATCH DELETE",
 		"/ota/campaigns/" + campaign.Id: "GET", "/ota/campaigns/" + campaign.Id + "/start": "POST", "/ota/campaigns/" + campaign.Id + "/abort": "POST", "/ota/campaigns/" + campaign.Id + "/devices": "GET",
 		"/events?site_id=" + site: "GET",

@@ -96,6 +96,9 @@ func (s *Store) Doom(ctx context.Context, id string, cancel func(tx *db.Tx, oper
 
 // Forget removes the row of a VM that has nothing left on the host, and its dependent rows.
 func (s *Store) Forget(ctx context.Context, id string) error {
+	if err := s.forgetUsage(ctx, id); err != nil {
+		return err
+	}
 	err := s.db.Update(ctx, func(tx *db.Tx) error {
 		for _, statement := range []string{
 			"DELETE FROM events WHERE vm_id = ?", "DELETE FROM snapshots WHERE vm_id = ?",

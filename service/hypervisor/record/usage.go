@@ -88,6 +88,17 @@ func (s *Store) UsageHistory(ctx context.Context, id string, w series.Window) ([
 	return steps, err
 }
 
+// forgetUsage removes what was measured of a VM, page by page: of a week there are ten thousand rows,
+// and others wait while they are deleted.
+func (s *Store) forgetUsage(ctx context.Context, id string) error {
+	const page = 1000
+	_, err := s.db.DeletePages(
+		ctx, page,
+		"DELETE FROM vm_minutes WHERE (vm_id, minute) IN (SELECT vm_id, minute FROM vm_minutes WHERE vm_id = ? LIMIT ?)", id,
+	)
+	return err
+}
+
 // ExpireUsage removes what was measured longer than KeepUsage ago.
 func (s *Store) ExpireUsage(ctx context.Context) error {
 	return usageMinutes.DeleteBefore(ctx, s.db, s.now().Add(-KeepUsage))

@@ -140,8 +140,8 @@ func (s *Sampler) round(ctx context.Context) <-chan struct{} {
 	}
 	answered := make(chan struct{})
 	s.work.Go(func() {
-		round.Wait()
-		close(answered)
+		defer close(answered)
+		_ = routine.Run(s.Log, "VM usage", round.Wait) // logged
 	})
 	return answered
 }
