@@ -21,6 +21,16 @@ var findPaths = []string{
 	"/devices", "/devices?sort=name", "/devices?sort=-last_seen_at", "/devices?q=pump", "/devices?q=pump+4711",
 	"/devices?q=hall%3D3&sort=name", "/devices?q=nothing", "/devices?q=nothing&sort=-last_seen_at",
 	"/devices?site_id=SITE", "/devices?site_id=SITE&q=nothing",
+	"/devices?ota_state=failed&ota_state=timed_out", "/devices?ota_state=failed&sort=-last_seen_at",
+	"/devices?ota_state=succeeded&sort=name", "/devices?ota_state=succeeded&q=nothing", "/devices?ota_state=rejected&q=nothing",
+	"/routes", "/routes?sort=-updated_at", "/routes?status=failing", "/routes?status=disabled&sort=name", "/routes?q=hook+4711",
+	"/routes?q=nothing", "/routes?q=nothing&sort=-updated_at",
+	"/deployments", "/deployments?sort=-name", "/deployments?status=failed&status=denied", "/deployments?status=unknown",
+	"/deployments?status=running", "/deployments?status=running&q=nothing&sort=name", "/deployments?status=rolled_back",
+	"/deployments?q=camera-4711", "/deployments?q=city+42", "/deployments?q=nothing", "/deployments?q=nothing&sort=name",
+	"/deployments?site_id=SITE&q=nothing",
+	"/ota/campaigns", "/ota/campaigns?sort=name", "/ota/campaigns?paused=true", "/ota/campaigns?q=release+471",
+	"/ota/campaigns?q=nothing", "/overview",
 	"/events", "/events?minutes=60", "/events?minutes=8000", "/events?topic=line/7/temperature",
 	"/events?topic=line/7/*", "/events?topic=alarm/seldom", "/events?topic=alarm/once", "/events?topic=*seldom*",
 	"/events?topic=nothing", "/events?topic=*nothing*", "/events?topic=*a*a*a*a*", "/events?q=nothing", "/events?q=SELDOM",
@@ -52,7 +62,10 @@ func measureFind(ctx context.Context, o options, r *report, engine string) (err 
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	flags, address := []string{"--heartbeat-interval=1h", "--retention-size=1TiB", "--pki=false"}, ""
+	// The secrets of the routes were never sealed.
+	flags, address := []string{
+		"--heartbeat-interval=1h", "--retention-size=1TiB", "--pki=false", "--replace-lost-keys",
+	}, ""
 	switch engine {
 	case "sqlite":
 	case "postgres":
@@ -82,15 +95,18 @@ func measureFind(ctx context.Context, o options, r *report, engine string) (err 
 	n := o.sizes
 	r.say("### %s\n", engine)
 	r.say(
-		"%d sites, %d devices, %d events with %d topics, %d dead letters and %d audit entries, half of them without an org, "+
+		"%d sites, %d devices, %d routes, %d deployments, %d campaigns, %d events with %d topics, %d dead letters and %d audit entries, half of them without an org, "+
 			"the others of %d orgs; filled in %s. The service took %s to prepare them for searches, as after an upgrade. "+
 			"%d requests each, one after the other. + means that the answer links to more.\n",
-		n.sites, n.devices, n.events, n.topics, n.letters, n.audit, n.orgs, filled.Round(time.Second),
+		n.sites, n.devices, n.routes, n.deployments, n.campaigns, n.events, n.topics, n.letters, n.audit, n.orgs, filled.Round(time.Second),
 		time.Since(begin).Round(time.Second), o.requests,
 	)
 	var rows [][]string
 	slowest := time.Duration(0)
 	for _, path := range findPaths {
+		if !o.paths.MatchString(path) {
+			continue
+		}
 		row := []string{"`" + path + "`"}
 		for i, token := range []string{adminToken, orgs[0].viewer} {
 			// Site 0 is of no org, and site 1 of the first.

@@ -12,7 +12,9 @@ import (
 )
 
 // fleetSizes are how many rows a database is filled with.
-type fleetSizes struct{ orgs, sites, devices, events, topics, letters, audit int }
+type fleetSizes struct {
+	orgs, sites, devices, routes, deployments, campaigns, events, topics, letters, audit int
+}
 
 // org is a tenant with the token of its viewer.
 type org struct{ id, viewer string }
@@ -78,11 +80,42 @@ zone=north'`, n.sites},
 			"'device-' || SUBSTR(CAST(1000000 + i AS TEXT), 2), " + siteID + ", " + owner +
 				`, 'Pump ' || CAST((i * 7919) % 100003 AS TEXT) || ' in hall ' || CAST(i % 7 AS TEXT), 'M-200', '1.0.0',
 			'{"line":"a","hall":"' || CAST(i % 7 AS TEXT) || '"}', ` + at + ", " + at +
-				", " + payload + ", " + payload + ", 1, 1, " + at + `, '', '', '', '', 0, '', 'device-' || SUBSTR(CAST(1000000 + i AS TEXT), 2) || '
+				", " + payload + ", " + payload + ", 1, 1, " + at + `, '', '', '', CASE i % 1000 WHEN 1 THEN 'failed' WHEN 2 THEN 'timed_out' WHEN 3 THEN 'pending'
+			WHEN 4 THEN '' ELSE 'succeeded' END, 0, '', 'device-' || SUBSTR(CAST(1000000 + i AS TEXT), 2) || '
 pump ' || CAST((i * 7919) % 100003 AS TEXT) || ' in hall ' || CAST(i % 7 AS TEXT) || '
 m-200
 hall=' || CAST(i % 7 AS TEXT) || '
 line=a'`, n.devices},
+		{"routes", `id, org_id, name, site_id, topic, target_url, method, enabled, disabled_reason, retry_max, timeout_seconds,
+			secret, created_at, updated_at, blocked_reason, search`,
+			"'route-' || SUBSTR(CAST(1000000 + i AS TEXT), 2), " + owner + ", 'Hook ' || CAST((i * 7919) % 10007 AS TEXT), " + siteID +
+				`, 'none/' || CAST(i AS TEXT), 'https://hooks.example.com/' || CAST(i AS TEXT), 'POST', i % 20 <> 1, '', 5, 10, '', ` +
+				at + ", " + at + `, CASE i % 100 WHEN 7 THEN 'its alert fires' ELSE '' END, 'route-' || SUBSTR(CAST(1000000 + i AS TEXT), 2) || '
+hook ' || CAST((i * 7919) % 10007 AS TEXT) || '
+none/' || CAST(i AS TEXT) || '
+https://hooks.example.com/' || CAST(i AS TEXT)`, n.routes},
+		{"route_stats", "route_id, delivered, failed_attempts, dead_lettered, last_status, last_error, last_success_at, last_failure_at",
+			"'route-' || SUBSTR(CAST(1000000 + i AS TEXT), 2), 10, 0, 0, 200, '', " + at + ", " + at, n.routes},
+		{"deployments", `id, site_id, org_id, name, image, version, desired_state, env, ports, revision, observed_revision,
+			previous_image, previous_version, status, message, violates, created_at, updated_at, search`,
+			"'deployment-' || SUBSTR(CAST(1000000 + i AS TEXT), 2), " + siteID + ", " + owner + `, 'camera-' || CAST(i AS TEXT),
+				'ghcr.io/acme/camera:' || CAST(i % 9 AS TEXT), CAST(i % 9 AS TEXT), 'running', '{"LOG":"debug"}', '[]', 1, 1, '', '',
+				CASE i % 50 WHEN 1 THEN 'failed' WHEN 2 THEN 'denied' WHEN 3 THEN 'pending' WHEN 4 THEN 'stopped' ELSE 'running' END,
+				'', FALSE, ` + at + ", " + at + `, 'deployment-' || SUBSTR(CAST(1000000 + i AS TEXT), 2) || '
+camera-' || CAST(i AS TEXT) || '
+ghcr.io/acme/camera:' || CAST(i % 9 AS TEXT) || '
+' || CAST(i % 9 AS TEXT)`, n.deployments},
+		{"campaigns", `id, org_id, name, version, url, sha256, size, targets, stages, success_threshold, failure_threshold,
+			min_devices, soak_seconds, device_timeout_seconds, auto_promote, auto_abort, status, current_stage, paused_reason,
+			phase, phase_done, phase_total, created_at, search`,
+			"'campaign-' || SUBSTR(CAST(1000000 + i AS TEXT), 2), " + owner + `, 'Release ' || CAST(i AS TEXT), '2.' || CAST(i AS TEXT),
+				'https://firmware.example.com/x', 'ab', 0, '{"labels":{"a":"b"}}', '[100]', 0.9, 0.1, 1, 0, 60, FALSE, FALSE,
+				CASE i % 100 WHEN 1 THEN 'draft' ELSE 'completed' END, 0, '', 'idle', 0, 0, ` + at + `,
+				'campaign-' || SUBSTR(CAST(1000000 + i AS TEXT), 2) || '
+release ' || CAST(i AS TEXT) || '
+2.' || CAST(i AS TEXT) || '
+ab
+https://firmware.example.com/x'`, n.campaigns},
 		{"events", "seq, org_id, event_id, site_id, topic, payload, headers, event_time, received_at",
 			"i, " + owner + ", '0199d3b0-7e8a-7abc-8000-' || CAST(1000000000000 + i AS TEXT), " + siteID + ", " + topic + ", " + payload +
 				", '{}', " + at + ", " + at, n.events},

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -25,6 +26,7 @@ type options struct {
 	engines  string // the engines of the lists and searches
 	requests int    // of each of them
 	sizes    fleetSizes
+	paths    *regexp.Regexp // which of them
 }
 
 var sections = []struct {
@@ -46,7 +48,7 @@ var sections = []struct {
 }
 
 func main() {
-	var o options
+	o := options{paths: regexp.MustCompile("")}
 	chosen := flag.String("sections", "1,2,3,4,5,6,7", "sections to run, of 1 to 9")
 	data := flag.String("data", "", "folder for data (default: a temporary one); choose one on the disk to measure")
 	flag.DurationVar(&o.duration, "duration", 8*time.Second, "how long each load lasts")
@@ -59,6 +61,13 @@ func main() {
 	flag.IntVar(&o.sizes.orgs, "orgs", 10, "section 8: tenants")
 	flag.IntVar(&o.sizes.sites, "sites", 10_000, "section 8: sites")
 	flag.IntVar(&o.sizes.devices, "devices", 100_000, "section 8: devices")
+	flag.IntVar(&o.sizes.routes, "routes", 10_000, "section 8: routes")
+	flag.IntVar(&o.sizes.deployments, "deployments", 10_000, "section 8: deployments")
+	flag.IntVar(&o.sizes.campaigns, "campaigns", 1_000, "section 8: campaigns")
+	flag.Func("paths", "section 8: only lists whose path matches this regular expression", func(text string) (err error) {
+		o.paths, err = regexp.Compile(text)
+		return err
+	})
 	flag.IntVar(&o.sizes.events, "events", 10_000_000, "section 8: events")
 	flag.IntVar(&o.sizes.topics, "topics", 50, "section 8: topics that are in use all the time")
 	flag.IntVar(&o.sizes.letters, "deadletters", 1_000_000, "section 8: dead letters")

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -316,6 +317,18 @@ func lists(ctx context.Context, b *bench) error {
 			"%-44s %.2f ms a page of 10; made %.0f a second; the daemon has %d MiB\n",
 			fmt.Sprintf("list at %d VMs", n), middle(page).Seconds()*1000, rate, memory>>20,
 		)
+		for _, path := range []string{
+			"/v1/vms", "/v1/vms?sort=-name", "/v1/vms?sort=state", "/v1/vms?q=vm-9", "/v1/vms?q=nothing",
+			"/v1/vms?q=nothing&sort=state", "/v1/vms?state=running&q=nothing", "/v1/vms?label=a=b", "/v1/images/catalog?q=nothing",
+		} {
+			page, err := read(path)
+			if err != nil {
+				return err
+			}
+			fmt.Printf(
+				"%-44s %.2f ms, at most %.2f ms\n", path, middle(page).Seconds()*1000, slices.Max(page).Seconds()*1000,
+			)
+		}
 	}
 	return nil
 }

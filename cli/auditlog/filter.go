@@ -25,7 +25,7 @@ func Filters(cmd *cobra.Command, action string) func() Filter {
 	f.StringVar(&target, "target", "", "only what was done to the object with this id")
 	f.StringVar(&result, "result", "", "only entries with this result: ok, error or denied")
 	f.StringVar(&search, "search", "",
-		"only entries with this text in action, target, message, actor or detail, of the 100,000 before --to")
+		"only entries with this text in action, target, message, actor or detail")
 	f.Var(&from, "from", "only from this time on, or from so long ago")
 	f.Var(&to, "to", "only before this time")
 	given := func(flag string, value *string) *string {

@@ -259,10 +259,12 @@ func (s *Service) CreateDeployment(ctx context.Context, siteID, name string, in 
 type DeploymentFilter struct {
 	SiteID string
 	Status []string // as the overview counts them; empty: any
-	Text   string   // must be contained in the id, name, image or version or, without SiteID, in what a search for sites looks at
-	Sort   string   // as the contract has it; empty: by id, which is the order of creation
-	After  string   // the key of the last deployment of the previous page
-	Limit  int
+	// Text must be contained in the id, name, image or version or, without SiteID, in what a search
+	// for sites looks at, ignoring case.
+	Text  string
+	Sort  string // as the contract has it; empty: by id, which is the order of creation
+	After string // the key of the last deployment of the previous page
+	Limit int
 }
 
 // scope returns the part of a scope that has the statuses.

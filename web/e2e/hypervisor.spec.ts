@@ -335,6 +335,50 @@ test('images are uploaded, locked, renamed and removed', async ({ page }) => {
   await expect(page.getByText(/files? removed/)).toBeVisible();
 });
 
+test('VMs and images are searched and sorted by the daemon, and a tenant finds only its own', async ({ page }) => {
+  await open(page, `${hv.url}/vms`);
+  const vms = page.getByRole('table', { name: 'VMs' });
+  const search = page.getByRole('searchbox', { name: 'Search all VMs' });
+  await expect(search).toHaveAttribute('placeholder', 'Name, image, address, label or ID');
+  for (const [text, found, other] of [['TIER=web', 'guest', 'pc'], ['blank', 'pc', 'guest'], [pc.id, 'pc', 'guest']] as const) {
+    const asked = page.waitForRequest((r) => new URL(r.url()).searchParams.get('q') === text);
+    await search.fill(text);
+    await asked;
+    await expect(vms.getByRole('link', { name: found, exact: true })).toBeVisible();
+    await expect(vms.getByRole('link', { name: other, exact: true })).toHaveCount(0);
+  }
+  await search.fill('');
+  const sorted = page.waitForRequest((r) => new URL(r.url()).searchParams.get('sort') === 'name');
+  await vms.getByRole('button', { name: 'VM', exact: true }).click();
+  await sorted;
+  await expect(page).toHaveURL(`${hv.url}/vms?sort=name`);
+  for (const [name, width, height] of [['wide', 1440, 900], ['narrow', 390, 844]] as const) {
+    await page.setViewportSize({ width, height });
+    await expectNoSidewaysScroll(page);
+    await shot(page, `list-vms-${name}`);
+  }
+  await page.setViewportSize({ width: 1280, height: 860 });
+
+  // A tile leads to what it counts.
+  await open(page, hv.url);
+  await page.locator('a.tile', { hasText: 'VMs running' }).click();
+  await expect(page).toHaveURL(/\/vms\?state=(running|failed)$/);
+  await expect(vms.getByRole('row').nth(1)).toBeVisible();
+
+  await open(page, `${hv.url}/images?filter=BLANK`);
+  const images = page.getByRole('table', { name: 'Images' });
+  await expect(images.getByRole('row', { name: /^Select blank / })).toBeVisible();
+  await expect(images.getByRole('row', { name: /^Select demo / })).toHaveCount(0);
+
+  await page.keyboard.press('Control+k');
+  const palette = page.getByRole('dialog', { name: 'Go to' });
+  await palette.getByRole('combobox').fill('tier=web');
+  await expect(palette.getByRole('option', { name: /guest.*VM, / })).toBeVisible();
+
+  const found = await hv.call<{ name: string }[]>('GET', '/v1/vms?q=e', undefined, tenantToken);
+  expect(found.map((v) => v.name)).not.toContain('pc');
+});
+
 test('hosts of the fleet are cordoned, and those that do not answer are named', async ({ page }) => {
   await open(page, `${hv.url}/fleet`);
   const hosts = page.getByRole('table', { name: 'Hosts', exact: true });

@@ -28,7 +28,9 @@ func (a *API) ListAudit(
 		f.Before, f.Limit = before, limit
 		return a.store.AuditEntries(ctx, f)
 	}
-	out, link, err := list.DownExamined(ctx, q.Limit, q.Cursor, 100, find, func(e audit.Entry) int64 { return e.Seq }, apiEntry)
+	out, link, err := list.DownExamined(
+		ctx, q.Limit, q.Cursor, 100, find, func(e audit.Entry) int64 { return e.Seq }, apiEntry,
+	)
 	return hypervisorapi.ListAudit200JSONResponse{
 		Body: out, Headers: hypervisorapi.ListAudit200ResponseHeaders{Link: link},
 	}, err

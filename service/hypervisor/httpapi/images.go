@@ -27,12 +27,14 @@ func (a *API) ListImages(
 ) (hypervisorapi.ListImagesResponseObject, error) {
 	p := req.Params
 	var order list.Order
-	out, link, err := list.Rows(ctx, p.Limit, p.Cursor, 100, func(after string, limit int) (all []record.Image, err error) {
+	read := func(after string, limit int) (all []record.Image, err error) {
 		all, order, err = a.store.Images(ctx, record.ImageFilter{
 			Text: value(p.Q), Sort: string(value(p.Sort)), After: after, Limit: limit,
 		})
 		return all, err
-	}, func(i record.Image) string { return record.ImageKey(order, i) }, apiImage)
+	}
+	key := func(i record.Image) string { return record.ImageKey(order, i) }
+	out, link, err := list.Rows(ctx, p.Limit, p.Cursor, 100, read, key, apiImage)
 	return hypervisorapi.ListImages200JSONResponse{
 		Body: out, Headers: hypervisorapi.ListImages200ResponseHeaders{Link: link},
 	}, err

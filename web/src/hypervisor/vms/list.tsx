@@ -46,7 +46,7 @@ export function VMs() {
           href={(v) => `/vms/${v.id}`}
           actions={actions}
           bulk={bulk}
-          server={{ search: admin ? 'Name, image, address, tenant, label or ID' : 'Name, image, address, label or ID', sort: Object.keys(sorts) }}
+          server={{ search: 'Name, image, address, label or ID', sort: Object.keys(sorts) }}
           tools={
             <>
               <Choice label="State" value={state} options={[{ value: '', label: 'Any state' }, ...states.map((s) => ({ value: s, label: s }))]} onChange={setState} />
