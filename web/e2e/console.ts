@@ -79,6 +79,14 @@ export async function shot(page: Page, name: string, fullPage = false): Promise<
   await page.screenshot({ path: join(artifacts, `${name}.png`), fullPage });
 }
 
+/** A picture of the whole page in each theme. */
+export async function pictures(page: Page, name: string): Promise<void> {
+  for (const colorScheme of ['light', 'dark'] as const) {
+    await page.emulateMedia({ colorScheme });
+    await shot(page, `${name}-${colorScheme}`, true);
+  }
+}
+
 /** The open dialog: it must be accessible, and leaves a picture. */
 export async function dialog(page: Page, name: string, title?: string | RegExp) {
   const open = page.locator('dialog.dialog[open]').filter(title === undefined ? {} : { has: page.getByRole('heading', { name: title }) });

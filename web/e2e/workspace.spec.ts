@@ -1,5 +1,5 @@
 /** Finding things, and acting on many of them. */
-import { api, dialog, expect, expectAccessible, open, shot, test, world } from './console';
+import { api, dialog, expect, expectAccessible, open, pictures, test, world } from './console';
 
 test('the palette leads to a page, and to an object that no page has loaded', async ({ page }) => {
   await open(page, '/routes');
@@ -14,10 +14,7 @@ test('the palette leads to a page, and to an object that no page has loaded', as
   await palette.getByRole('combobox').fill('press-1');
   await expect(palette.getByRole('option', { name: /press-1.*device/ }).first()).toBeVisible();
   await expectAccessible(page);
-  for (const colorScheme of ['light', 'dark'] as const) {
-    await page.emulateMedia({ colorScheme });
-    await shot(page, `palette-${colorScheme}`);
-  }
+  await pictures(page, 'palette');
   await palette.getByRole('option', { name: /press-1.*device/ }).first().click();
   await expect(page.getByRole('heading', { name: 'press-1', level: 1 })).toBeVisible();
   await page.keyboard.press('Control+k');
@@ -43,10 +40,7 @@ test('many are acted on at once, those that the action does not apply to are lef
   for (const name of names) await table.getByRole('checkbox', { name: `Select ${name}` }).check();
   await expect(page.getByText('3 packs selected')).toBeVisible();
   await expectAccessible(page);
-  for (const colorScheme of ['light', 'dark'] as const) {
-    await page.emulateMedia({ colorScheme });
-    await shot(page, `selection-${colorScheme}`);
-  }
+  await pictures(page, 'selection');
   await page.getByRole('button', { name: 'Disable', exact: true }).click();
   const disable = await dialog(page, 'bulk', /Disable 2 packs/);
   await expect(disable).toContainText('Left out: 1 pack');
@@ -77,10 +71,7 @@ test('a site in trouble says why, since when, and what to do, and the alert is h
   await page.getByRole('menuitem', { name: 'Acknowledge' }).click();
   await page.getByRole('dialog', { name: 'Acknowledge the alert' }).getByRole('button', { name: 'Acknowledge' }).click();
   await expect(trouble).toContainText('acknowledged by');
-  for (const colorScheme of ['light', 'dark'] as const) {
-    await page.emulateMedia({ colorScheme });
-    await shot(page, `site-trouble-${colorScheme}`, true);
-  }
+  await pictures(page, 'site-trouble');
 });
 
 test('a tile leads to what it counts', async ({ page }) => {
@@ -88,4 +79,43 @@ test('a tile leads to what it counts', async ({ page }) => {
   await page.getByRole('link', { name: /^Sites online/ }).click();
   await expect(page).toHaveURL('/sites?status=offline');
   await expect(page.getByRole('table', { name: 'Sites' }).getByText('quiet-1')).toBeVisible();
+});
+
+test('Back and a reload lead to the same rows, narrowed and sorted as before', async ({ page }) => {
+  await open(page, '/devices');
+  await page.getByRole('searchbox', { name: 'Search all devices' }).fill('press');
+  await page.getByRole('button', { name: /^Name/ }).click();
+  await expect(page).toHaveURL(/filter=press.*sort=|sort=.*filter=press/);
+  const address = page.url();
+  const first = page.getByRole('table', { name: 'Devices' }).getByRole('link').first();
+  const name = (await first.textContent()) ?? '';
+  await first.click();
+  await expect(page.getByRole('heading', { name, level: 1 })).toBeVisible();
+  await page.goBack();
+  await expect(page).toHaveURL(address);
+  await expect(page.getByRole('searchbox', { name: 'Search all devices' })).toHaveValue('press');
+  await expect(first).toHaveText(name);
+  await page.reload();
+  await expect(page.getByRole('searchbox', { name: 'Search all devices' })).toHaveValue('press');
+  await expect(first).toHaveText(name);
+  await pictures(page, 'filters-kept');
+});
+
+test('Escape asks before it closes a dialog that was typed into', async ({ page }) => {
+  await open(page, '/routes');
+  await page.getByRole('button', { name: 'Create a route' }).first().click();
+  await page.getByLabel('Name', { exact: true }).fill('half done');
+  await page.keyboard.press('Escape');
+  await expect(page.getByRole('button', { name: 'Discard' })).toBeVisible();
+  await pictures(page, 'discard');
+  await page.keyboard.press('Escape');
+  await expect(page.getByLabel('Name', { exact: true })).toHaveValue('half done');
+});
+
+test('the overview shows what happened before it was opened, and tiles and alerts that lead on', async ({ page }) => {
+  await open(page, '/');
+  await expect(page.getByRole('figure').first()).toBeVisible();
+  await expect(page.getByRole('link', { name: /^Sites online/ })).toHaveAttribute('href', '/sites?status=offline');
+  await page.setViewportSize({ width: 1440, height: 900 });
+  await pictures(page, 'overview-whole');
 });
