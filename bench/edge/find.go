@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// findPaths are the lists and searches. SITE is a site that the caller sees.
+// findPaths are the lists and searches, and a POST with its body. SITE is a site that the caller
+// sees, and SINCE was two days ago.
 var findPaths = []string{
 	"/sites", "/sites?sort=name", "/sites?sort=-last_seen_at", "/sites?sort=status", "/sites?status=revoked",
 	"/sites?q=city+42", "/sites?q=nothing", "/sites?q=nothing&sort=name",
@@ -31,6 +32,8 @@ var findPaths = []string{
 	"/deployments?site_id=SITE&q=nothing",
 	"/ota/campaigns", "/ota/campaigns?sort=name", "/ota/campaigns?paused=true", "/ota/campaigns?q=release+471",
 	"/ota/campaigns?q=nothing", "/overview",
+	`POST /ota/campaigns/count-targets {"labels":{"hall":"3"}}`, `POST /ota/campaigns/count-targets {"labels":{"hall":"none"}}`,
+	"/history", "/history?since=SINCE&points=200", "/history?since=SINCE&points=200&route_id=route-000001",
 	"/events", "/events?minutes=60", "/events?minutes=8000", "/events?topic=line/7/temperature",
 	"/events?topic=line/7/*", "/events?topic=alarm/seldom", "/events?topic=alarm/once", "/events?topic=*seldom*",
 	"/events?topic=nothing", "/events?topic=*nothing*", "/events?topic=*a*a*a*a*", "/events?q=nothing", "/events?q=SELDOM",
@@ -110,7 +113,10 @@ func measureFind(ctx context.Context, o options, r *report, engine string) (err 
 		row := []string{"`" + path + "`"}
 		for i, token := range []string{adminToken, orgs[0].viewer} {
 			// Site 0 is of no org, and site 1 of the first.
-			given := strings.ReplaceAll(path, "SITE", fmt.Sprintf("0199d3b0-7e8a-7abc-9def-%012d", i))
+			given := strings.NewReplacer(
+				"SITE", fmt.Sprintf("0199d3b0-7e8a-7abc-9def-%012d", i),
+				"SINCE", begin.Add(-historySpan).UTC().Format(time.RFC3339),
+			).Replace(path)
 			items, times, err := p.ask(ctx, given, token, o.requests)
 			if err != nil {
 				return err
@@ -158,36 +164,42 @@ func (p *process) prepared(ctx context.Context, n fleetSizes) error {
 	return ctx.Err()
 }
 
-// ask requests a list and returns how many items it has, with a + if there are more, and the sorted
-// times of the answers.
+// ask requests a list, or what "POST PATH BODY" says, and returns how many items it has, with a + if
+// there are more, and the sorted times of the answers.
 func (p *process) ask(
 	ctx context.Context, path, token string, n int,
 ) (items string, times []time.Duration, err error) {
 	const unmeasured = 3 // the first ones fill caches
+	method, body := "GET", ""
+	if rest, is := strings.CutPrefix(path, "POST "); is {
+		method = "POST"
+		path, body, _ = strings.Cut(rest, " ")
+	}
 	for i := range n + unmeasured {
-		req, err := http.NewRequestWithContext(ctx, "GET", "http://"+p.addr+"/api/v1"+path, nil)
+		req, err := http.NewRequestWithContext(ctx, method, "http://"+p.addr+"/api/v1"+path, strings.NewReader(body))
 		if err != nil {
 			return "", nil, err
 		}
+		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("Authorization", "Bearer "+token)
 		begin := time.Now()
 		res, err := http.DefaultClient.Do(req)
 		if err != nil {
 			return "", nil, err
 		}
-		body, err := io.ReadAll(res.Body)
+		answer, err := io.ReadAll(res.Body)
 		if err = errors.Join(err, res.Body.Close()); err != nil {
 			return "", nil, err
 		}
 		took := time.Since(begin)
 		if res.StatusCode != http.StatusOK {
-			return "", nil, fmt.Errorf("GET %s: %s: %.300s", path, res.Status, body)
+			return "", nil, fmt.Errorf("%s %s: %s: %.300s", method, path, res.Status, answer)
 		}
 		if i < unmeasured {
 			continue
 		}
 		times = append(times, took)
-		items = strconv.Itoa(strings.Count(string(body), `"org_id":`))
+		items = strconv.Itoa(strings.Count(string(answer), `"org_id":`))
 		if res.Header.Get("Link") != "" {
 			items += "+"
 		}

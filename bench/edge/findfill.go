@@ -11,6 +11,13 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 )
 
+// historySpan is how long a time the minutes of the history are filled for, those of historyRoutes
+// routes.
+const (
+	historySpan   = 48 * time.Hour
+	historyRoutes = 20
+)
+
 // fleetSizes are how many rows a database is filled with.
 type fleetSizes struct {
 	orgs, sites, devices, routes, deployments, campaigns, events, topics, letters, audit int
@@ -96,6 +103,11 @@ none/' || CAST(i AS TEXT) || '
 https://hooks.example.com/' || CAST(i AS TEXT)`, n.routes},
 		{"route_stats", "route_id, delivered, failed_attempts, dead_lettered, last_status, last_error, last_success_at, last_failure_at",
 			"'route-' || SUBSTR(CAST(1000000 + i AS TEXT), 2), 10, 0, 0, 200, '', " + at + ", " + at, n.routes},
+		{"route_minutes", "route_id, minute, org_id, delivered, failed_attempts, dead_lettered", fmt.Sprintf(
+			"'route-' || SUBSTR(CAST(1000001 + i %% %d AS TEXT), 2), CAST(%d AS BIGINT) - i / %d * 60000000, "+
+				"CASE WHEN i %% 2 = 1 THEN '' ELSE 'org-' || SUBSTR(CAST(1000 + i %% %d / 2 %% %d AS TEXT), 2) END, 100, 1, 1",
+			historyRoutes, now.Truncate(time.Minute).UnixMicro(), historyRoutes, historyRoutes, max(n.orgs, 1),
+		), historyRoutes * int(historySpan.Minutes())},
 		{"deployments", `id, site_id, org_id, name, image, version, desired_state, env, ports, revision, observed_revision,
 			previous_image, previous_version, status, message, violates, created_at, updated_at, search`,
 			"'deployment-' || SUBSTR(CAST(1000000 + i AS TEXT), 2), " + siteID + ", " + owner + `, 'camera-' || CAST(i AS TEXT),
@@ -142,6 +154,10 @@ https://firmware.example.com/x'`, n.campaigns},
 			fmt.Sprintf(`INSERT INTO event_minutes (minute, org_id, events, first_seq, bytes)
 				SELECT received_at - received_at %% 60000000, org_id, count(*), MIN(seq), 600 * count(*)
 				FROM events WHERE seq %% %d < 3 OR seq > %d GROUP BY 1, 2`, perMinute, max(n.events-100_000, 0)),
+			`INSERT INTO delivery_minutes (minute, org_id, delivered, failed_attempts, dead_lettered)
+				SELECT minute, org_id, SUM(delivered), SUM(failed_attempts), SUM(dead_lettered)
+				FROM route_minutes GROUP BY minute, org_id`,
+			"UPDATE counters SET value = 1 WHERE name = 'history'",
 		} {
 			if _, err := tx.Exec(ctx, statement); err != nil {
 				return err
