@@ -10,6 +10,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
 )
 
 // Header is the header that consoles send with each request. Its value does not matter.
@@ -120,32 +121,27 @@ func (m *Manager) Attach(r *http.Request) (*http.Request, error) {
 		return r, err
 	}
 	r = with(r, c)
-	return r.WithContext(m.watch(r.Context(), c)), nil
+	ctx := context.WithValue(r.Context(), openKey{}, open{m, c})
+	// Streams end with their session, also if another replica has ended it.
+	return r.WithContext(httpserve.EndWhen(ctx, func() bool { return Recheck(ctx) == errOver })), nil
 }
 
-// watchEvery is how often the session of a long request is checked.
-const watchEvery = time.Second
+// open is a session that a request belongs to.
+type open struct {
+	manager *Manager
+	content content
+}
 
-// watch returns a context that ends when the session does, so that streams end with it, also if
-// another replica has ended it. ctx must be that of a request, which ends.
-func (m *Manager) watch(ctx context.Context, c content) context.Context {
-	ctx, cancel := context.WithCancel(ctx)
-	var timer *time.Timer
-	ready := make(chan struct{}) // closed when timer is set
-	timer = time.AfterFunc(watchEvery, func() {
-		<-ready
-		if err := m.check(ctx, c); err == errOver {
-			cancel()
-		} else if ctx.Err() == nil {
-			timer.Reset(watchEvery)
-		}
-	})
-	close(ready)
-	context.AfterFunc(ctx, func() {
-		timer.Stop()
-		cancel()
-	})
-	return ctx
+type openKey struct{}
+
+// Recheck returns an error if the request of ctx belongs to a session that is over by now, or that
+// cannot be checked.
+func Recheck(ctx context.Context) error {
+	o, ok := ctx.Value(openKey{}).(open)
+	if !ok {
+		return nil
+	}
+	return o.manager.check(ctx, o.content)
 }
 
 // check returns an error if a session is over.

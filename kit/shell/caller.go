@@ -25,6 +25,7 @@ type call[C any] struct {
 	caller  C
 	unknown error // the error if the caller is not identified
 	peer    Peer
+	still   func() error // Config.Still for this caller; nil: not asked
 }
 
 type callKey struct{}
@@ -57,6 +58,26 @@ func PeerOf(ctx context.Context) Peer {
 }
 
 func (c *call[C]) from() Peer { return c.peer }
+
+// Still returns a function that checks the credentials of the request of ctx again (Config.Still),
+// also after the request. A ticket keeps it for as long as it stands for them. It is nil if they are
+// checked only once.
+func Still(ctx context.Context) func() error {
+	if c, ok := ctx.Value(callKey{}).(interface{ recheck() *func() error }); ok {
+		return *c.recheck()
+	}
+	return nil
+}
+
+// SetStill has the request of ctx end when other credentials than its own no longer hold: those that
+// its ticket stands for. Config.Identify calls it.
+func SetStill(ctx context.Context, still func() error) {
+	if c, ok := ctx.Value(callKey{}).(interface{ recheck() *func() error }); ok {
+		*c.recheck() = still
+	}
+}
+
+func (c *call[C]) recheck() *func() error { return &c.still }
 
 // As returns a context in which caller acts. It is for work without a request, and for requests
 // whose caller is identified later. The peer is kept.

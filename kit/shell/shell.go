@@ -16,6 +16,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/console"
 	"github.com/mainstay-infra/mainstay/kit/contract"
+	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/list"
 	"github.com/mainstay-infra/mainstay/kit/problem"
@@ -57,6 +58,10 @@ type Config[C any] struct {
 	// Around wraps each operation, whether or not its caller is identified and admitted. Caller
 	// returns the caller. Nil means no wrapper.
 	Around func(*contract.Operation, http.Handler) http.Handler
+	// Still checks the credentials of a request again, every second while an operation lasts that
+	// takes its time (x-time), and when a ticket that stands for them is redeemed (package function
+	// Still). A fault of kind Unauthenticated or Denied ends the request. Nil: they are checked once.
+	Still func(r *http.Request, was C) error
 	// Body wraps everything that reads a request's body, which is already limited. Nil means no
 	// wrapper.
 	Body func(*contract.Operation, http.Handler) http.Handler
@@ -211,6 +216,12 @@ func (s *Shell[C]) guard(op *contract.Operation, next http.Handler) http.Handler
 		if op.Time == contract.Long {
 			httpserve.Lasting(w, r) // it has its own limits
 		}
+		if still := Still(r.Context()); still != nil && op.Time != "" {
+			r = r.WithContext(httpserve.EndWhen(r.Context(), func() bool {
+				err := still()
+				return fault.Is(err, fault.Unauthenticated) || fault.Is(err, fault.Denied)
+			}))
+		}
 		next.ServeHTTP(w, r)
 	})
 	return s.callers(op, s.bounded(op, checked))
@@ -260,14 +271,35 @@ func (s *Shell[C]) callers(op *contract.Operation, next http.Handler) http.Handl
 		if s.cfg.Sessions != nil {
 			r, over = s.cfg.Sessions.Attach(r)
 		}
+		r = r.WithContext(list.WithURL(context.WithValue(r.Context(), callKey{}, c), r.URL))
 		if s.cfg.Identify != nil {
 			if c.caller, c.unknown = s.cfg.Identify(r, op); c.unknown != nil && over != nil {
 				c.unknown = over
 			}
 		}
-		ctx := context.WithValue(r.Context(), callKey{}, c)
-		admitted.ServeHTTP(w, r.WithContext(list.WithURL(ctx, r.URL)))
+		if s.cfg.Still != nil && c.still == nil && c.unknown == nil {
+			c.still = s.again(r, c.caller)
+		}
+		admitted.ServeHTTP(w, r)
 	})
+}
+
+// stillLimit is the timeout for checking the credentials of a request again.
+const stillLimit = 5 * time.Second
+
+// again returns a function that checks the credentials of a request again. It does not keep the
+// request's body and connection.
+func (s *Shell[C]) again(r *http.Request, was C) func() error {
+	kept := &http.Request{Method: r.Method, URL: r.URL, Host: r.Host, Header: r.Header, TLS: r.TLS, RemoteAddr: r.RemoteAddr}
+	kept = kept.WithContext(context.WithoutCancel(r.Context()))
+	return func() error {
+		ctx, cancel := context.WithTimeout(kept.Context(), stillLimit)
+		defer cancel()
+		if err := session.Recheck(ctx); err != nil {
+			return err
+		}
+		return s.cfg.Still(kept.WithContext(ctx), was)
+	}
 }
 
 // identifyPerson identifies who uses the console.

@@ -181,9 +181,31 @@ func (a *API) identify(r *http.Request, op *contract.Operation) (caller.Caller, 
 		if err := relay.CheckUpgrade(r); err != nil {
 			return caller.Caller{}, err // and the ticket stays valid
 		}
-		return a.tickets.Redeem(ticket, r.PathValue("id"), op.ID)
+		return a.redeem(r, ticket, op)
 	}
 	return a.gate.Load().caller(r)
+}
+
+// redeem returns the caller of a ticket, whose credentials must still hold.
+func (a *API) redeem(r *http.Request, word string, op *contract.Operation) (caller.Caller, error) {
+	v, err := a.tickets.Redeem(word, r.PathValue("id"), op.ID)
+	if err != nil {
+		return caller.Caller{}, err
+	}
+	if err := v.still(); err != nil {
+		return caller.Caller{}, err
+	}
+	shell.SetStill(r.Context(), v.still)
+	return v.Caller, nil
+}
+
+// still returns an error if the credentials of a request are not those of a caller any more.
+func (a *API) still(r *http.Request, was caller.Caller) error {
+	now, err := a.gate.Load().caller(r)
+	if err == nil && now != was {
+		err = errBadToken
+	}
+	return err
 }
 
 // authorize checks whether the caller may call op. Denied attempts to change state are audited.

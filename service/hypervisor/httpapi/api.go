@@ -92,7 +92,7 @@ type API struct {
 	now      func() time.Time
 	shell    *shell.Shell[caller.Caller]
 	gate     atomic.Pointer[Gate]
-	tickets  *ticket.Tickets[caller.Caller]
+	tickets  *ticket.Tickets[visitor]
 	store    *record.Store
 	machines *machine.Set
 	operate  *operation.Runner
@@ -140,6 +140,7 @@ func New(cfg Config, gate *Gate) (*API, error) {
 			{Name: "backends", Run: cfg.Plan.Usable},
 		},
 		Identify:     a.identify,
+		Still:        a.still,
 		Admit:        a.authorize,
 		Rates:        map[string]shell.Rate{"": {PerSecond: cfg.Auth.RateLimitRPS, Burst: cfg.Auth.RateLimitBurst}},
 		Whom:         whom,
@@ -164,7 +165,7 @@ func (a *API) Handler() http.Handler { return a.shell.Handler() }
 // Gate returns the current gate.
 func (a *API) Gate() *Gate { return a.gate.Load() }
 
-// SetGate replaces the gate. Open connections are kept.
+// SetGate replaces the gate. Streams and sockets whose callers it does not admit end within a second.
 func (a *API) SetGate(g *Gate) { a.gate.Store(g) }
 
 // Exposed reports whether anyone who reaches the daemon from another host is an admin.

@@ -11,13 +11,20 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/relay"
+	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
+// visitor is who holds a ticket.
+type visitor struct {
+	caller.Caller
+	still func() error // checks the credentials again that the ticket stands for
+}
+
 // ownerOf returns the name under which a caller's tickets are counted.
-func ownerOf(c caller.Caller) string { return c.Tenant + "\x00" + c.Name }
+func ownerOf(v visitor) string { return v.Tenant + "\x00" + v.Name }
 
 // ticket issues a ticket for a socket to the VM. The request does not say which socket, so the
 // ticket is valid for one use with any operation that accepts tickets.
@@ -32,7 +39,7 @@ func (a *API) ticket(ctx context.Context, id string) (string, time.Time, error) 
 			sockets = append(sockets, op.ID)
 		}
 	}
-	word, expires, err := a.tickets.Issue(caller.From(ctx), id, sockets...)
+	word, expires, err := a.tickets.Issue(visitor{caller.From(ctx), shell.Still(ctx)}, id, sockets...)
 	if err != nil {
 		return "", time.Time{}, err
 	}
@@ -114,5 +121,8 @@ func (a *API) serveChannel(w http.ResponseWriter, r *http.Request, found *record
 }
 
 func (a *API) serve(w http.ResponseWriter, r *http.Request, stream io.ReadWriteCloser, greeting []byte) error {
-	return relay.Serve(a.machines.Ending(), w, r, stream, relay.Options{Log: a.log, Greeting: greeting})
+	until, cancel := context.WithCancel(r.Context()) // which ends with the caller's permission
+	defer cancel()
+	defer context.AfterFunc(a.machines.Ending(), cancel)()
+	return relay.Serve(until, w, r, stream, relay.Options{Log: a.log, Greeting: greeting})
 }
