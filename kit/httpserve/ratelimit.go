@@ -11,7 +11,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// RateLimits configures RateLimit. Rate, Burst, MaxKeys and Key are required.
+// RateLimits configures RateLimit and NewBuckets. Rate, Burst and MaxKeys are required, and Key for
+// RateLimit.
 type RateLimits struct {
 	// Rate is how many requests per second a key may make in the long run, Burst how many at once.
 	Rate  float64
@@ -29,14 +30,11 @@ type RateLimits struct {
 // RateLimit keeps a token bucket per key. It refuses a request whose bucket is empty with a TooMany
 // fault that says when to retry.
 func RateLimit(cfg RateLimits, render ErrorRenderer) func(http.Handler) http.Handler {
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
-	b := &buckets{cfg: cfg, byKey: map[string]*list.Element{}, recent: list.New()}
+	b := NewBuckets(cfg)
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if key := cfg.Key(r); key != "" {
-				if wait := b.take(key); wait > 0 {
+				if wait := b.Take(key); wait > 0 {
 					render(w, r, fault.New(fault.TooMany, "too many requests; slow down").WithRetryAfter(wait))
 					return
 				}
@@ -46,7 +44,8 @@ func RateLimit(cfg RateLimits, render ErrorRenderer) func(http.Handler) http.Han
 	}
 }
 
-type buckets struct {
+// Buckets are a token bucket per key. Create them with NewBuckets. They are safe for concurrent use.
+type Buckets struct {
 	cfg RateLimits
 
 	mu     sync.Mutex
@@ -59,8 +58,17 @@ type bucket struct {
 	limiter *rate.Limiter
 }
 
-// take returns 0 if a token was available, otherwise the time until one is.
-func (b *buckets) take(key string) time.Duration {
+// NewBuckets returns Buckets that are all full.
+func NewBuckets(cfg RateLimits) *Buckets {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Buckets{cfg: cfg, byKey: map[string]*list.Element{}, recent: list.New()}
+}
+
+// Take takes a token from a key's bucket. It returns 0 if there was one, otherwise the time until
+// there is.
+func (b *Buckets) Take(key string) time.Duration {
 	now := b.cfg.Now()
 	r := b.limiter(key).ReserveN(now, 1)
 	if !r.OK() { // a burst below 1 lets nothing through
@@ -73,7 +81,7 @@ func (b *buckets) take(key string) time.Duration {
 	return wait
 }
 
-func (b *buckets) limiter(key string) *rate.Limiter {
+func (b *Buckets) limiter(key string) *rate.Limiter {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e, ok := b.byKey[key]; ok {

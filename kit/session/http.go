@@ -159,9 +159,21 @@ func (m *Manager) signInWith(
 	if !auth.Sendable(c.Token) {
 		return fault.InvalidField("token", "must be printable ASCII without spaces")
 	}
-	ctx, _, err := identify(with(r, c))
+	if err := m.begin(w, r, c, how, identify); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// begin opens a session for whoever c identifies.
+func (m *Manager) begin(w http.ResponseWriter, r *http.Request, c content, how string, identify Identify) error {
+	ctx, who, err := identify(with(r, c))
 	if err != nil {
 		return err
+	}
+	if wait := m.begun.Take(who.Name); wait > 0 {
+		return fault.New(fault.TooMany, "%s signs in too often; wait a moment", who.Name).WithRetryAfter(wait)
 	}
 	if err := m.signedIn(ctx, how); err != nil {
 		return err
@@ -170,11 +182,7 @@ func (m *Manager) signInWith(
 	if err := m.end(r); err != nil {
 		return err
 	}
-	if err := m.open(w, r, c); err != nil {
-		return err
-	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return m.open(w, r, c)
 }
 
 // signedIn calls SignedIn.
@@ -252,7 +260,7 @@ func (m *Manager) callback(w http.ResponseWriter, r *http.Request, identify Iden
 	id, err := m.cfg.OIDC.Callback(w, r)
 	if err == nil {
 		id.Groups = nil // the role is what counts, and a cookie is small
-		err = m.openFor(w, r, id, identify)
+		err = m.begin(w, r, content{Identity: &id, Expires: m.cfg.Now().Add(Life)}, "single sign-on", identify)
 	}
 	to := m.cfg.OIDC.ConsoleURL()
 	if err != nil {
@@ -260,18 +268,6 @@ func (m *Manager) callback(w http.ResponseWriter, r *http.Request, identify Iden
 	}
 	http.Redirect(w, r, to, http.StatusFound)
 	return nil
-}
-
-func (m *Manager) openFor(w http.ResponseWriter, r *http.Request, id auth.Identity, identify Identify) error {
-	c := content{Identity: &id, Expires: m.cfg.Now().Add(Life)}
-	ctx, _, err := identify(with(r, c))
-	if err != nil {
-		return err
-	}
-	if err := m.signedIn(ctx, "single sign-on"); err != nil {
-		return err
-	}
-	return m.open(w, r, c)
 }
 
 func (m *Manager) services(w http.ResponseWriter, r *http.Request, identify Identify) error {

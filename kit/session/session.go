@@ -72,7 +72,16 @@ type Manager struct {
 	foreign http.CrossOriginProtection
 	limited func(http.Handler) http.Handler // for passwords; set by Routes
 	states  *states
+	begun   *httpserve.Buckets // sessions, by who opened them
 }
+
+// How often one caller may sign in. A sign-out is remembered until the session would have ended, and
+// a sign-in has an audit entry: a weak credential must not fill memory or disk with them.
+const (
+	signInsPerSecond = 0.5
+	signInsAtOnce    = 500
+	signInKeys       = 10_000
+)
 
 // New returns a Manager.
 func New(cfg Config) *Manager {
@@ -82,7 +91,11 @@ func New(cfg Config) *Manager {
 	if cfg.OIDC != nil {
 		cfg.SingleSignOn = loginPath
 	}
-	return &Manager{cfg: cfg, states: newStates(cfg.Now, cfg.Log)}
+	return &Manager{
+		cfg: cfg, states: newStates(cfg.Now, cfg.Log), begun: httpserve.NewBuckets(httpserve.RateLimits{
+			Rate: signInsPerSecond, Burst: signInsAtOnce, MaxKeys: signInKeys, Now: cfg.Now,
+		}),
+	}
 }
 
 var (

@@ -594,3 +594,17 @@ func TestTheSwitcherShowsWhichServicesAnswer(t *testing.T) {
 		}
 	}
 }
+
+func TestACallerThatSignsInAllTheTimeIsSlowedDownAndOthersAreNot(t *testing.T) {
+	t.Parallel()
+	s := newService(t, nil)
+	b := s.browser(t)
+	for n := range 500 {
+		if in := b.signIn(`{"token":"ann"}`); in.StatusCode != 204 {
+			t.Fatalf("sign-in %d: %s", n, in.Status)
+		}
+	}
+	want(t, b.signIn(`{"token":"ann"}`), 429, "ann signs in too often")
+	want(t, b.send("GET", "/whoami", ""), 200, "ann") // in the session that there is
+	want(t, s.browser(t).signIn(`{"token":"bob"}`), 204, "")
+}
