@@ -149,3 +149,40 @@ func TestAnEmptyIDDoesNotAddressTheCollection(t *testing.T) {
 		t.Errorf("%d %s", got.code, got.err)
 	}
 }
+
+// A script whose variable is not set must not do to everything what was meant for one.
+func TestAnEmptyValueIsRefusedBeforeAnythingIsAsked(t *testing.T) {
+	t.Parallel()
+	s := serve(t, loadContract(t), nil)
+	for _, args := range [][]string{
+		{"campaign", "retry", id, "--device", ""},
+		{"campaign", "retry", id, "--device", "pump-1,"},
+		{"campaign", "count-targets", "--site", ""},
+		{"campaign", "create", "c", "--version", "1", "--url", "https://x", "--sha256", "ab", "--device", ""},
+		{"device", "list", "--site", ""},
+		{"event", "list", "--topic", ""},
+		{"deadletter", "list", "--route", ""},
+		{"site", "list", "--search", ""},
+	} {
+		if got := (run{server: s.URL}).do(t, args...); got.code != 2 || !strings.Contains(got.err, " is empty") {
+			t.Errorf("%q: %d %s", args, got.code, got.err)
+		}
+	}
+	twice := []string{"campaign", "count-targets", "--label", "line=a", "--label", "line=b"}
+	if got := (run{server: s.URL}).do(t, twice...); got.code != 2 || !strings.Contains(got.err, "line is given twice") {
+		t.Errorf("%d %s", got.code, got.err)
+	}
+	if len(s.calls) > 0 {
+		t.Errorf("%v was asked", s.calls)
+	}
+}
+
+func TestACountIsPrintedAlone(t *testing.T) {
+	t.Parallel()
+	s := serve(t, loadContract(t), map[string]http.HandlerFunc{"CountTargets": answer(200, `{"devices":28}`)})
+	for _, flag := range []string{"-q", "--output=name"} {
+		if got := (run{server: s.URL}).do(t, "campaign", "count-targets", "--label", "line=a", flag); got.code != 0 || got.out != "28\n" {
+			t.Errorf("%s: %d %q %s", flag, got.code, got.out, got.err)
+		}
+	}
+}

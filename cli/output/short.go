@@ -30,6 +30,11 @@ func (p *Printer) one(raw []byte) error {
 			return p.line(value)
 		}
 	}
+	for _, value := range object {
+		if len(object) == 1 { // such as a count
+			return p.line(value)
+		}
+	}
 	return nil
 }
 

@@ -47,6 +47,9 @@ func (p *Pairs) Set(s string) error {
 	if *p == nil {
 		*p = Pairs{}
 	}
+	if _, twice := (*p)[k]; twice {
+		return fmt.Errorf("%s is given twice", k)
+	}
 	(*p)[k] = v
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/mainstay-infra/mainstay/cli/client"
 	"github.com/mainstay-infra/mainstay/cli/exit"
@@ -30,7 +31,15 @@ func List[T, A any](
 	s *Session[A], v Verb, columns output.Columns[T], r func(context.Context, *Call[A], Page) (*http.Response, error),
 ) *cobra.Command {
 	var limit Limit
-	v.Check = limit.Check
+	v.Check = func(cmd *cobra.Command, args []string) error {
+		// Flags of a command itself, other than those of all commands, are filters and orders.
+		if err := nothingEmpty(cmd, func(f *pflag.Flag) bool {
+			return f.Value.Type() == "string" && cmd.LocalNonPersistentFlags().Lookup(f.Name) != nil
+		}); err != nil {
+			return err
+		}
+		return limit.Check(cmd, args)
+	}
 	cmd := s.Command(v, func(ctx context.Context, c *Call[A]) error {
 		l := output.NewList(c.Out, columns)
 		more, err := c.Pages(limit.count, l.Page, func(p Page) (*http.Response, error) { return r(ctx, c, p) })

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/mainstay-infra/mainstay/cli/exit"
 )
@@ -85,10 +86,31 @@ func (v *Verb) check(cmd *cobra.Command, args []string) error {
 			return exit.Usagef("--%s is missing", name)
 		}
 	}
+	if err := nothingEmpty(cmd, func(f *pflag.Flag) bool { _, many := f.Value.(pflag.SliceValue); return many }); err != nil {
+		return err
+	}
 	if v.Check == nil {
 		return nil
 	}
 	return v.Check(cmd, args)
+}
+
+// nothingEmpty refuses an empty value of the flags that which names. A script whose variable is not
+// set means one object, and would get all of them.
+func nothingEmpty(cmd *cobra.Command, which func(*pflag.Flag) bool) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if !which(f) || err != nil {
+			return
+		}
+		values := []string{f.Value.String()}
+		if many, ok := f.Value.(pflag.SliceValue); ok {
+			values = many.GetSlice()
+		}
+		if len(values) == 0 || slices.Contains(values, "") {
+			err = exit.Usagef("--%s is empty", f.Name)
+		}
+	})
+	return err
 }
 
 // shortForms are the short forms of verbs, and earlierNames the names that they had before.

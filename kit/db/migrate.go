@@ -57,7 +57,7 @@ func (d *DB) Migrate(ctx context.Context, owner string, migrations fs.FS) error 
 	}
 	current, newest, err := provider.GetVersions(ctx)
 	if err != nil {
-		return fault.Wrap(fault.Unavailable, err, "database: the version of the tables of %s cannot be read", owner)
+		return fault.Wrap(fault.Unavailable, err, "database: the version of the tables of %s cannot be read%s", owner, hint(err))
 	}
 	if current > newest {
 		return fault.New(
@@ -70,7 +70,7 @@ func (d *DB) Migrate(ctx context.Context, owner string, migrations fs.FS) error 
 		).WithCode("newer_schema")
 	}
 	if _, err := provider.Up(ctx); err != nil {
-		return fault.Wrap(fault.Unavailable, err, "database: the tables of %s could not be brought up to date", owner)
+		return fault.Wrap(fault.Unavailable, err, "database: the tables of %s could not be brought up to date%s", owner, hint(err))
 	}
 	return nil
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/jmoiron/sqlx"
-	_ "modernc.org/sqlite" // the driver "sqlite"
+	"modernc.org/sqlite" // also the driver "sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
@@ -125,21 +126,32 @@ func openSQLite(ctx context.Context, cfg Config) (*DB, error) {
 		lite, err = newLiteWriter(ctx, write)
 	}
 	if err != nil {
-		return nil, errors.Join(fault.Wrap(fault.Unavailable, err, "database: cannot open %s", cfg.Path), lock.Close())
+		return nil, errors.Join(cannotOpen(err, cfg.Path), lock.Close())
 	}
 	read, err := sqlx.Open(
 		"sqlite", fmt.Sprintf("%s?_pragma=query_only(1)&_pragma=cache_size(-%d)&%s", file, max(cache/8, 64), pragmas),
 	)
 	if err != nil {
-		return nil, errors.Join(
-			fault.Wrap(fault.Unavailable, err, "database: cannot open %s", cfg.Path), lite.close(), write.Close(),
-			lock.Close(),
-		)
+		return nil, errors.Join(cannotOpen(err, cfg.Path), lite.close(), write.Close(), lock.Close())
 	}
 	readers := cmp.Or(cfg.MaxConns, 4)
 	read.SetMaxOpenConns(readers)
 	read.SetMaxIdleConns(readers)
 	return &DB{engine: SQLite, write: write, read: read, lite: lite, reader: newLiteReader(read), lock: lock}, nil
+}
+
+// cannotOpen is the fault of an SQLite file that cannot be opened.
+func cannotOpen(err error, path string) error {
+	return fault.Wrap(fault.Unavailable, err, "database: cannot open %s%s", path, hint(err))
+}
+
+// hint completes the message of an error whose own text does not say what to look at: on a full disk
+// SQLite may say only that the shared memory beside the file could not be made.
+func hint(err error) string {
+	if e := (*sqlite.Error)(nil); errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_IOERR {
+		return " (is the disk full?)"
+	}
+	return ""
 }
 
 // CheckFree returns an error if another process uses the SQLite file. It creates nothing.

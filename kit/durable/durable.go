@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 )
 
 // Create creates a file with content at path. If the file already exists, it is left unchanged and
@@ -32,6 +34,33 @@ func Create(path string, content []byte, mode fs.FileMode) error {
 		return err
 	}
 	return SyncFolder(dir)
+}
+
+// leftFor is how long a file of an unfinished Create is left alone: another process may be at it.
+const leftFor = time.Minute
+
+// CleanUp removes what processes that were killed in Create have left beside path.
+func CleanUp(path string) error {
+	dir := filepath.Dir(path)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	for _, e := range entries {
+		if !e.Type().IsRegular() || !strings.HasPrefix(e.Name(), "."+filepath.Base(path)+"-") {
+			continue
+		}
+		if info, err := e.Info(); err != nil || time.Since(info.ModTime()) < leftFor {
+			continue // another process has just removed it, or is about to
+		}
+		if err := Remove(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // TempPrefix begins the names of files that Replace is writing. Files that are left after a crash

@@ -58,7 +58,12 @@ func open(t *testing.T, d *db.DB, cfg keyring.Config) (*service, error) {
 // settle renews what is stale. If crash is set, the transaction fails after that.
 func (s *service) settle(crash bool) error {
 	ctx := context.Background()
-	return s.keys.Settle(ctx, s.db, func(tx *db.Tx, rotated bool) (err error) {
+	return s.keys.Settle(ctx, s.db, s.renewer(crash))
+}
+
+func (s *service) renewer(crash bool) keyring.Renewer {
+	ctx := context.Background()
+	return func(tx *db.Tx, rotated bool) (unreadable int, err error) {
 		s.rotated, s.resealed, s.unreadable = 0, 0, 0
 		if rotated {
 			s.rotated = 1
@@ -66,8 +71,8 @@ func (s *service) settle(crash bool) error {
 		if s.resealed, s.unreadable, err = keyring.Reseal(ctx, tx, s.sealer, "things", "thing"); err == nil && crash {
 			err = errCrash
 		}
-		return err
-	})
+		return s.unreadable, err
+	}
 }
 
 // run starts the service.
@@ -214,6 +219,15 @@ func TestReplicasRotateWithoutOneThatFails(t *testing.T) {
 	one.seal("by the new key")
 	two.seal("by the old key, later")
 	one.reads(3, 0)
+	two.reads(3, 0)
+
+	if err := two.keys.Renew(t.Context(), d2, two.renewer(false)); err != nil || two.resealed != 0 {
+		t.Errorf("a replica with the old key has sealed %d values with it, %v", two.resealed, err)
+	}
+	if err := one.keys.Renew(t.Context(), d1, one.renewer(false)); err != nil || one.resealed != 1 || one.rotated != 0 {
+		t.Errorf("%+v, %v", one, err)
+	}
+	run(t, d1, configured(t, keyB, "")).reads(3, 0) // if the other one never comes back
 	two.reads(3, 0)
 
 	two = run(t, d2, configured(t, keyA, keyB)) // it crashed, and starts with its old settings
@@ -390,6 +404,14 @@ func TestNoMistakeInARotationOfFilesLosesTheKey(t *testing.T) {
 			}
 			f.move("secret.key.new", "secret.key")
 		},
+		"the key of another database is renamed": func(f *files) {
+			f.move("secret.key", "mine")
+			if err := os.WriteFile(f.path("secret.key.previous"), []byte(strings.Repeat("ab", 32)), 0o600); err != nil {
+				f.t.Fatal(err)
+			}
+			refused(f.t, f.db, f.cfg, "wrong_secret_key")
+			f.move("mine", "secret.key.previous")
+		},
 		"another service's key takes its place": func(f *files) {
 			f.move("secret.key", "secret.key.previous")
 			f.run()
@@ -416,6 +438,27 @@ func TestNoMistakeInARotationOfFilesLosesTheKey(t *testing.T) {
 			}
 			f.run().reads(1, 0)
 		})
+	}
+}
+
+func TestTheLogSaysThatSecretsAreOfAKeyThatIsNotGiven(t *testing.T) {
+	t.Parallel()
+	d := dbtest.SQLite(t, sealing)
+	run(t, d, configured(t, keyA, "")).seal("one")
+	late := run(t, d, configured(t, keyA, keyB))
+	run(t, d, configured(t, keyB, keyA))
+	late.seal("late")
+	var out bytes.Buffer
+	cfg := configured(t, keyB, "")
+	cfg.Log = slog.New(slog.NewTextHandler(&out, nil))
+	run(t, d, cfg).reads(1, 1)
+	if log := out.String(); !strings.Contains(log, "secrets=1") || !strings.Contains(log, "accepted-secret-key") {
+		t.Errorf("%s", log)
+	}
+	run(t, d, configured(t, keyB, keyA)).reads(2, 0) // as the log says
+	out.Reset()
+	if run(t, d, cfg).reads(2, 0); out.Len() > 0 {
+		t.Errorf("%s", out.String())
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
@@ -90,7 +91,7 @@ func SecretKeys(ctx context.Context, d *db.DB, cfg Config) (*Keys, error) {
 			return k.rotate(ctx, d, current, match, accepted)
 		}
 	}
-	if current, err = k.bind(ctx, d, current); err != nil {
+	if current, err = k.bind(ctx, d, current, accepted); err != nil {
 		return nil, err
 	}
 	return k.with(current, accepted), nil
@@ -124,7 +125,7 @@ func (k *Keys) remind(ctx context.Context, d *db.DB, accepted []*secret) error {
 
 // bind stores the fingerprint of the current key, which is not the one of the database: the
 // database knows no key, or its key is lost. It creates the key if there is none.
-func (k *Keys) bind(ctx context.Context, d *db.DB, current *secret) (*secret, error) {
+func (k *Keys) bind(ctx context.Context, d *db.DB, current *secret, accepted []*secret) (*secret, error) {
 	used, fits := k.known != "", true
 	var err error
 	if !used {
@@ -141,9 +142,12 @@ func (k *Keys) bind(ctx context.Context, d *db.DB, current *secret) (*secret, er
 	}
 	if current == nil {
 		if used && !k.cfg.Replace {
+			if slices.ContainsFunc(accepted, func(a *secret) bool { return filepath.Base(a.from) == previousFile }) {
+				return nil, wrongPrevious(k.cfg)
+			}
 			return nil, missingKey(k.cfg)
 		}
-		if current, err = makeKey(k.cfg.Data); err != nil {
+		if current, err = makeKey(k.cfg); err != nil {
 			return nil, err
 		}
 	}
@@ -166,7 +170,7 @@ func (k *Keys) rotate(ctx context.Context, d *db.DB, current, match *secret, acc
 			return nil, missingKey(k.cfg)
 		}
 		var err error
-		if current, err = nextKey(ctx, d, k.cfg.Data, k.known); err != nil {
+		if current, err = nextKey(ctx, d, k.cfg, k.known); err != nil {
 			return nil, err
 		}
 		k.rotates = true
@@ -204,25 +208,28 @@ func (k *Keys) Derive(purpose string) (current []byte, accepted [][]byte, err er
 	return current, accepted, nil
 }
 
-// Settle completes a rotation if there is one, and calls renew in the same transaction, which must
-// seal again what is not sealed with the current key. renew is called at every start: a replica may
-// have used the old key until it stopped. rotated reports whether the transaction stores another
-// key's fingerprint.
-func (k *Keys) Settle(ctx context.Context, d *db.DB, renew func(tx *db.Tx, rotated bool) error) error {
+// Renewer seals again what is not sealed with the current key, and returns how many values no key
+// opens. rotated reports whether the transaction stores another key's fingerprint.
+type Renewer func(tx *db.Tx, rotated bool) (unreadable int, err error)
+
+// Settle completes a rotation if there is one, and calls renew in the same transaction. renew is
+// called at every start: a replica may have used the old key until it stopped. What cannot be opened
+// then is logged.
+func (k *Keys) Settle(ctx context.Context, d *db.DB, renew Renewer) error {
 	fingerprint, err := keyFingerprint(k.Current)
 	if err != nil {
 		return err
 	}
+	unreadable := 0
 	err = d.Update(ctx, func(tx *db.Tx) error {
-		var known string
-		if err := tx.Get(
-			ctx, &known, "SELECT fingerprint FROM keyring WHERE name = ?"+tx.ForUpdate(), secretKey,
-		); err != nil {
-			return fmt.Errorf("read the fingerprint of the secret key: %w", err)
+		known, err := lockKnown(ctx, tx)
+		if err != nil {
+			return err
 		}
 		switch {
 		case known == fingerprint:
-			return renew(tx, false)
+			unreadable, err = renew(tx, false)
+			return err
 		case !k.rotates:
 			return nil // another replica has rotated; its key is the one to seal with
 		case known != k.known:
@@ -242,12 +249,52 @@ func (k *Keys) Settle(ctx context.Context, d *db.DB, renew func(tx *db.Tx, rotat
 			k.cfg.Log.Info("the secret key was rotated; the previous one is needed only for older backups",
 				"help", "take it out of the settings, or remove secret.key.previous")
 		})
-		return renew(tx, true)
+		unreadable, err = renew(tx, true)
+		return err
 	})
-	if err != nil || !k.made {
+	if err != nil {
 		return err
 	}
+	if unreadable > 0 {
+		k.cfg.Log.Warn("none of the given keys opens some of the secrets in the database", "secrets", unreadable,
+			"help", "if the secret key was replaced, start once more with the old one as accepted-secret-key; "+
+				"if that key is lost, set these secrets anew")
+	}
+	if !k.made {
+		return nil
+	}
 	return createFile(filepath.Join(k.cfg.Data, currentFile), k.Current) // unless it exists
+}
+
+// Renew calls renew if other keys are accepted and the current one is the database's. A service
+// calls it from time to time: until the last replica has the current key, one may seal with an older
+// key what would be lost once that key is no longer accepted.
+func (k *Keys) Renew(ctx context.Context, d *db.DB, renew Renewer) error {
+	if len(k.Accepted) == 0 {
+		return nil
+	}
+	fingerprint, err := keyFingerprint(k.Current)
+	if err != nil {
+		return err
+	}
+	return d.Update(ctx, func(tx *db.Tx) error {
+		known, err := lockKnown(ctx, tx)
+		if err != nil || known != fingerprint {
+			return err
+		}
+		_, err = renew(tx, false)
+		return err
+	})
+}
+
+// lockKnown returns the fingerprint of the database's key, which stays until the transaction ends.
+func lockKnown(ctx context.Context, tx *db.Tx) (known string, err error) {
+	if err := tx.Get(
+		ctx, &known, "SELECT fingerprint FROM keyring WHERE name = ?"+tx.ForUpdate(), secretKey,
+	); err != nil {
+		return "", fmt.Errorf("read the fingerprint of the secret key: %w", err)
+	}
+	return known, nil
 }
 
 func isRetired(ctx context.Context, q db.Querier, fingerprint string) (bool, error) {
@@ -286,6 +333,18 @@ func missingKey(cfg Config) error {
 	return f
 }
 
+// wrongPrevious is the fault if there is no current key, and secret.key.previous is of another
+// database.
+func wrongPrevious(cfg Config) error {
+	f := fault.New(
+		fault.Conflict,
+		"secret-key: the key in %s is not the one that this database was made with, and there is no %s. "+
+			"Put the database's key into one of them. %s", filepath.Join(cfg.Data, previousFile), currentFile, keyIsLost,
+	).WithCode("wrong_secret_key")
+	f.Field = secretKey
+	return f
+}
+
 // keyFingerprint reveals nothing about the key: it is derived like the other keys.
 func keyFingerprint(key []byte) (string, error) {
 	derived, err := hkdf.Key(sha256.New, key, nil, "mainstay keyring fingerprint", 32)
@@ -307,7 +366,10 @@ func readKeys(cfg Config, known string) (current *secret, accepted []*secret, er
 			return nil, nil, fault.InvalidField(s.field, "must have at least %d characters", minSecretKey)
 		}
 	}
-	previous, err := readFile(filepath.Join(cfg.Data, previousFile))
+	if err := durable.CleanUp(filepath.Join(cfg.Data, currentFile)); err != nil {
+		return nil, nil, fault.Wrap(fault.Invalid, err, "data: cannot clean up %s", cfg.Data)
+	}
+	previous, err := readFile(cfg, previousFile)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -325,10 +387,10 @@ func readKeys(cfg Config, known string) (current *secret, accepted []*secret, er
 		current, err = newSecret([]byte(cfg.Configured), "")
 		return current, accepted, err
 	}
-	if current, err = readFile(filepath.Join(cfg.Data, currentFile)); err != nil {
+	if current, err = readFile(cfg, currentFile); err != nil {
 		return nil, nil, err
 	}
-	made, err := readFile(filepath.Join(cfg.Data, newFile))
+	made, err := readFile(cfg, newFile)
 	if err != nil || made == nil {
 		return current, accepted, err
 	}
@@ -338,14 +400,31 @@ func readKeys(cfg Config, known string) (current *secret, accepted []*secret, er
 	return current, append(accepted, made), nil
 }
 
-// readFile returns nil if there is no such file.
-func readFile(path string) (*secret, error) {
-	text, err := os.ReadFile(path) //nolint:gosec // the operator's folder
+// maxFile is more than a file with a key has, in bytes.
+const maxFile = 4096
+
+// readFile returns nil if there is no such file in the data directory.
+func readFile(cfg Config, name string) (*secret, error) {
+	path := filepath.Join(cfg.Data, name)
+	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+	var text []byte
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular(): // reading from a pipe may take for ever
+		err = errors.New("not a file")
+	case info.Size() > maxFile:
+		err = fmt.Errorf("larger than %d bytes", maxFile)
+	default:
+		text, err = os.ReadFile(path)
+	}
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "data: cannot read %s", path)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		cfg.Log.Warn("other users may read or write the secret key", "file", path, "help", "chmod 600 "+path)
 	}
 	key, err := hex.DecodeString(strings.TrimSpace(string(text)))
 	if err != nil || len(key) != 32 {
@@ -355,27 +434,25 @@ func readFile(path string) (*secret, error) {
 }
 
 // makeKey creates secret.key, unless another process has done so first.
-func makeKey(data string) (*secret, error) {
+func makeKey(cfg Config) (*secret, error) {
 	fresh, err := randomKey()
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(data, 0o700); err != nil {
-		return nil, fault.Wrap(fault.Invalid, err, "data: cannot make the folder %s", data)
+	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "data: cannot make the folder %s", cfg.Data)
 	}
-	path := filepath.Join(data, currentFile)
-	if err := createFile(path, fresh); err != nil {
+	if err := createFile(filepath.Join(cfg.Data, currentFile), fresh); err != nil {
 		return nil, err
 	}
-	return readFile(path)
+	return readFile(cfg, currentFile)
 }
 
 // nextKey returns the key of secret.key.new, for a rotation from the database's key. It creates the
 // file, or replaces a copy of the database's key or of one that is retired. Another key in it is
 // taken as it is: it is from a rotation that did not get as far as its commit.
-func nextKey(ctx context.Context, q db.Querier, data, known string) (*secret, error) {
-	path := filepath.Join(data, newFile)
-	made, err := readFile(path)
+func nextKey(ctx context.Context, q db.Querier, cfg Config, known string) (*secret, error) {
+	made, err := readFile(cfg, newFile)
 	if err != nil {
 		return nil, err
 	}
@@ -392,6 +469,7 @@ func nextKey(ctx context.Context, q db.Querier, data, known string) (*secret, er
 	if err != nil {
 		return nil, err
 	}
+	path := filepath.Join(cfg.Data, newFile)
 	if err := durable.Replace(path, keyText(fresh), 0o600); err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "data: cannot write %s", path)
 	}

@@ -3,11 +3,15 @@ package keyring_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/db/dbtest"
@@ -49,6 +53,66 @@ func TestASecretKeyIsMadeOnceAndOnlyItsOwnerReadsIt(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
+}
+
+func TestAKeyFileThatIsNoneIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	d := dbtest.SQLite(t, tables)
+	for name, place := range map[string]func(path string) error{
+		"a pipe":     func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"a folder":   func(path string) error { return os.Mkdir(path, 0o700) },
+		"a disk":     func(path string) error { return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 20<<30)) },
+		"a dead end": func(path string) error { return os.Symlink(path, path) },
+	} {
+		for _, file := range []string{"secret.key", "secret.key.previous", "secret.key.new"} {
+			cfg := config(t, t.TempDir())
+			path := filepath.Join(cfg.Data, file)
+			if err := place(path); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := keyring.SecretKeys(t.Context(), d, cfg); !fault.Is(err, fault.Invalid) ||
+				!strings.Contains(err.Error(), path) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+func TestWhatAKilledProcessLeftOfAKeyIsRemovedAndOthersMayNotReadKeysUnnoticed(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	cfg := config(t, t.TempDir())
+	cfg.Log = slog.New(slog.NewTextHandler(&out, nil))
+	d := dbtest.SQLite(t, tables)
+	if _, err := keyring.SecretKeys(t.Context(), d, cfg); err != nil || out.Len() > 0 {
+		t.Fatalf("%v, %s", err, out.String())
+	}
+	path := filepath.Join(cfg.Data, "secret.key")
+	for left, age := range map[string]time.Duration{".secret.key-1": time.Hour, ".secret.key-2": 0} {
+		name := filepath.Join(cfg.Data, left)
+		at := time.Now().Add(-age)
+		if err := errors.Join(os.WriteFile(name, []byte("copy"), 0o600), os.Chtimes(name, at, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(path, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := keyring.SecretKeys(t.Context(), d, cfg); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	entries, err := os.ReadDir(cfg.Data)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	// Another process may be writing the young one.
+	if got := strings.Join(names, " "); err != nil || got != ".secret.key-2 secret.key" {
+		t.Errorf("%s, %v", got, err)
+	}
+	if log := out.String(); !strings.Contains(log, "other users") || !strings.Contains(log, path) {
+		t.Errorf("%s", log)
+	}
 }
 
 func TestADatabaseOpensWithItsOwnKeyOnly(t *testing.T) {

@@ -18,18 +18,23 @@ func newRouteSealer(key []byte, accepted ...[]byte) (*auth.Sealer, error) {
 
 // renewSeals seals the routes' secrets with the current secret key where they are not. If the key
 // was rotated, it lets the audit log continue with the new one, too.
-func (s *Service) renewSeals(ctx context.Context, tx *db.Tx, rotated bool) error {
+func (s *Service) renewSeals(ctx context.Context, tx *db.Tx, rotated bool) (unreadable int, err error) {
 	resealed, unreadable, err := keyring.Reseal(ctx, tx, s.routeSecrets, "routes", "id")
 	if err != nil || !rotated {
-		return err
+		return unreadable, err
 	}
 	if err := s.audit.Rotate(ctx, tx); err != nil {
-		return err
+		return unreadable, err
 	}
-	return s.record(asSystem(ctx), tx, entry{
+	return unreadable, s.record(asSystem(ctx), tx, entry{
 		Action: "secret-key.rotate", Message: "the secret key was rotated",
 		Detail: map[string]int{"resealed": resealed, "unreadable": unreadable},
 	})
+}
+
+// renewLateSeals seals again what other replicas have sealed with an older key.
+func (s *Service) renewLateSeals(ctx context.Context) error {
+	return s.keys.Renew(ctx, s.db, func(tx *db.Tx, rotated bool) (int, error) { return s.renewSeals(ctx, tx, rotated) })
 }
 
 // keyFits checks a key against a database that has no fingerprint of it yet: the right key opens

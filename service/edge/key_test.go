@@ -123,6 +123,7 @@ func TestARouteThatCannotBeUsedIsAnAlertUntilItCan(t *testing.T) {
 			return false
 		}
 		c.eventually("an alert", firing)
+		c.call("POST", "/routes/"+r.Id+"/test", adminToken, object{}).Refused(409, "secret_lost", "")
 		set(good)
 		c.service.Reread(r.Id)
 		c.eventually("delivery", func() bool { return len(tg.got()) == 1 })

@@ -610,8 +610,9 @@ func (s *Service) deliveryRoute(r Route) (delivery.Route, error) {
 	text, err := s.routeSecrets.Open(r.Secret, r.ID)
 	if err != nil {
 		return delivery.Route{}, fault.Wrap(
-			fault.Internal, err, "the route's secret cannot be opened; was the secret key changed?",
-		)
+			fault.Conflict, err,
+			"the route's secret cannot be opened; give it a new one, or start with the key that it was sealed with as accepted-secret-key",
+		).WithCode("secret_lost")
 	}
 	secret, err := webhook.ParseSecret(string(text))
 	if err != nil {

@@ -65,7 +65,7 @@ type Service struct {
 	targets  webhook.Guard // restricts the targets of routes
 
 	routeSecrets *auth.Sealer
-	keyReplaced  bool // the routes' secrets may be sealed with a lost key
+	keys         *keyring.Keys
 	configured   atomic.Pointer[configured]
 
 	tokens     tokenCache
@@ -174,7 +174,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 		Registry:    deps.Registry,
 		Now:         s.now,
 	})
-	if s.keyReplaced {
+	if s.keys.Replaced { // the routes' secrets may be sealed with a lost key
 		if err := s.disableUnreadable(ctx); err != nil {
 			return nil, err
 		}
@@ -238,12 +238,12 @@ func (s *Service) openSecrets(ctx context.Context) (*auth.Sealer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := keys.Settle(ctx, s.db, func(tx *db.Tx, rotated bool) error {
+	if err := keys.Settle(ctx, s.db, func(tx *db.Tx, rotated bool) (int, error) {
 		return s.renewSeals(ctx, tx, rotated)
 	}); err != nil {
 		return nil, err
 	}
-	s.keyReplaced = keys.Replaced
+	s.keys = keys
 	if s.hasher, err = auth.NewHasher(auth.DefaultPasswordParams(), 2); err != nil {
 		return nil, err
 	}
@@ -298,6 +298,7 @@ func (s *Service) Run(ctx context.Context) error {
 		{Name: "alerts", Interval: 15 * time.Second, Nudge: s.alertNudge, Run: s.sweepAlerts},
 		{Name: "campaigns", Interval: 2 * time.Second, Nudge: s.campaignNudge, Run: s.advanceCampaigns},
 		{Name: "retention", Interval: time.Minute, Run: s.expire},
+		{Name: "seals", Interval: time.Minute, Run: s.renewLateSeals},
 		{Name: "revocation list", Interval: time.Hour, Run: s.renewCRL},
 	} {
 		p.Log, p.Rand, p.Jitter = s.log, mathrand.Float64, 0.1

@@ -100,7 +100,7 @@ func (s *Service) openKeys(
 	if err != nil {
 		return nil, nil, err
 	}
-	return sealer, cookies, keys.Settle(ctx, s.db, func(tx *db.Tx, rotated bool) error {
+	return sealer, cookies, keys.Settle(ctx, s.db, func(tx *db.Tx, rotated bool) (int, error) {
 		return record.RenewSeals(ctx, tx, sealer, s.audit, rotated)
 	})
 }

@@ -20,23 +20,25 @@ func NewSealer(key []byte, accepted ...[]byte) (*auth.Sealer, error) {
 // RenewSeals seals the secrets of guest agents with the current secret key where they are not: those
 // of VMs, and those in the memory of snapshots. If the key was rotated, it lets the audit log
 // continue with the new one, too.
-func RenewSeals(ctx context.Context, tx *db.Tx, sealer *auth.Sealer, log *audit.Log, rotated bool) error {
-	var resealed, unreadable int
+func RenewSeals(
+	ctx context.Context, tx *db.Tx, sealer *auth.Sealer, log *audit.Log, rotated bool,
+) (unreadable int, err error) {
+	resealed := 0
 	for table, id := range map[string]string{"vms": "id", "snapshots": "vm_id"} {
 		n, bad, err := keyring.Reseal(ctx, tx, sealer, table, id)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		resealed, unreadable = resealed+n, unreadable+bad
 	}
 	if !rotated {
-		return nil
+		return unreadable, nil
 	}
 	if err := log.Rotate(ctx, tx); err != nil {
-		return err
+		return unreadable, err
 	}
 	e := caller.Daemon.Entry(audit.Entry{Action: "secret-key.rotate", Message: "the secret key was rotated"})
-	return log.Append(ctx, tx, e, map[string]int{"resealed": resealed, "unreadable": unreadable})
+	return unreadable, log.Append(ctx, tx, e, map[string]int{"resealed": resealed, "unreadable": unreadable})
 }
 
 // KeyFits checks a key against a database that has no key fingerprint yet, by opening the secret of
