@@ -200,3 +200,23 @@ func TestAServerStartsOnAFullDiskOrSaysWhyNot(t *testing.T) {
 		t.Error("the event is lost")
 	}
 }
+
+func TestAStartOnAFullDiskSaysSo(t *testing.T) {
+	t.Parallel()
+	disk := smallDisk(t)
+	ballast := filepath.Join(disk, "ballast")
+	fill(t, ballast)
+	for _, room := range []int64{0, 12 << 10, 64 << 10} {
+		info, err := os.Stat(ballast)
+		if err == nil {
+			err = os.Truncate(ballast, info.Size()-room)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		code, output := run(t, nil, "serve", "edge", "--data", filepath.Join(disk, "edge"), "--listen", "127.0.0.1:0")
+		if code == 0 || !strings.Contains(output, "full") && !strings.Contains(output, "no space left") {
+			t.Errorf("with %d bytes more: exit code %d, %s", room, code, output)
+		}
+	}
+}
