@@ -19,7 +19,7 @@ type Filter struct {
 	Target  string
 	Result  Result
 	Without string    // excludes the successful entries of this action
-	Text    string    // must be contained in the action, target, message, actor or detail, ignoring case
+	Text    string    // must be contained in the action, target, message, actor or detail; see list.Search
 	From    time.Time // inclusive
 	To      time.Time // exclusive
 	Before  int64     // only entries with a smaller seq; 0 means from the newest
