@@ -729,8 +729,8 @@ export interface paths {
         /**
          * What the fleet, or one route, did in the last 48 hours
          * @description The control plane counts by minute, and keeps the counts for 48 hours. A step in which nothing happened has a point with zeros. A
-         *     step has no point if it begins more than 48 hours ago, or is from before the control plane, or the route, was made. The last step
-         *     may not be over: it ends after `now`. Routes that were deleted since count for the fleet. The counts of outcomes are those of the
+         *     step has no point if it ended more than 48 hours ago, or before the control plane, or the route, was made. The first step may
+         *     begin before that, and then counts what is kept of it. The last step may not be over: it ends after `now`. Routes that were deleted since count for the fleet. The counts of outcomes are those of the
          *     caller's routes.
          */
         get: operations["GetHistory"];
