@@ -182,7 +182,7 @@ func TestSearchesOfWhatHappenedIgnoreOnlyTheCaseOfASCIILetters(t *testing.T) {
 			c.call("POST", "/ota/campaigns", adminToken, body).Want(201)
 		}
 		for q, want := range map[string][]string{
-			"CAFÉ": {"t/CAFÉ"}, "T/cafÉ": {"t/CAFÉ"}, "É": {"t/CAFÉ"}, "é": {"t/café"}, "caf": {"t/CAFÉ", "t/café"},
+			"CAFÉ": {"t/CAFÉ"}, "T/cafÉ": {"t/CAFÉ"}, "É": {"t/CAFÉ"}, "é": {"t/café"}, "T/caf": {"t/CAFÉ", "t/café"},
 			"Σ": {"t/Σ", "t/ΟΔΟΣ"}, "σ": {"t/σ"}, "ς": {"t/οδος"}, "T/ΟΔΟΣ": {"t/ΟΔΟΣ"}, "οδοσ": {},
 			"ẞ": {"t/ẞ"}, "ß": {"t/ß"}, "SS": {}, "İ": {"t/İI"}, "İi": {"t/İI"}, "ıI": {"t/ıi"}, "T/I": {},
 		} {
