@@ -1234,7 +1234,7 @@ type Campaign struct {
 	Name                 string     `json:"name"`
 	OrgId                string     `json:"org_id"`
 
-	// PausedReason Empty unless the campaign waits for a person
+	// PausedReason Why the campaign waits for a person, or aborted itself, as it was at that moment; otherwise empty
 	PausedReason string `json:"paused_reason"`
 
 	// Rollout How far the current stage's requests have been written to the twins
@@ -1286,7 +1286,7 @@ type CampaignInput struct {
 	AutoAbort   *bool `json:"auto_abort,omitempty"`
 	AutoPromote *bool `json:"auto_promote,omitempty"`
 
-	// DeviceTimeoutSeconds A device that has not finished by then counts as failed; 0 waits forever
+	// DeviceTimeoutSeconds A device that has not finished by then counts as failed, until it succeeds after all; 0 waits forever
 	DeviceTimeoutSeconds *int `json:"device_timeout_seconds,omitempty"`
 
 	// FailureThreshold Share of failed devices above which the campaign pauses or aborts
@@ -1318,7 +1318,7 @@ type CampaignOutcome string
 
 // CampaignRetry defines model for CampaignRetry.
 type CampaignRetry struct {
-	// DeviceIds Only these; without any, all that failed
+	// DeviceIds Only these; all that failed when absent
 	DeviceIds *[]string `json:"device_ids,omitempty"`
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/list"
 )
 
@@ -19,7 +20,7 @@ type Filter struct {
 	Target  string
 	Result  Result
 	Without string    // excludes the successful entries of this action
-	Text    string    // must be contained in the action, target, message, actor or detail, ignoring case
+	Text    string    // must be contained in the action, target, message, actor or detail; see list.Search
 	From    time.Time // inclusive
 	To      time.Time // exclusive
 	Before  int64     // only entries with a smaller seq; 0 means from the newest
@@ -44,8 +45,11 @@ type condition struct {
 // Find returns entries newest first. Each page takes a bounded time, also if little matches, and all
 // pages together search the whole log. examined is the number of the oldest entry that was looked at,
 // 0 if that is all; it is Before for the next page. A page may have fewer entries than the limit
-// although more follow.
+// although more follow. A time From that is after To is a fault of kind Invalid.
 func (l *Log) Find(ctx context.Context, q db.Querier, f Filter) (entries []Entry, examined int64, err error) {
+	if !f.To.IsZero() && f.From.After(f.To) {
+		return nil, 0, fault.InvalidField("from", "must not be after to, which is %s", f.To.UTC().Format(time.RFC3339))
+	}
 	before, from := int64(math.MaxInt64), int64(0)
 	if f.Before > 0 {
 		before = f.Before

@@ -12,6 +12,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/db/dbtest"
+	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
 // stuff adds entries to the table alone. Find does not look at hashes.
@@ -110,6 +111,19 @@ func TestAPageOfFindExaminesABoundedNumberOfEntries(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestFindRefusesASpanThatEndsBeforeItBegins(t *testing.T) {
+	t.Parallel()
+	d := dbtest.SQLite(t, tables)
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	if _, _, err := open(t, d).Find(t.Context(), d, audit.Filter{From: at, To: at, Limit: 1}); err != nil {
+		t.Error(err)
+	}
+	_, _, err := open(t, d).Find(t.Context(), d, audit.Filter{From: at.Add(time.Second), To: at, Limit: 1})
+	if !fault.Is(err, fault.Invalid) || fault.From(err).Field != "from" {
+		t.Error(err)
+	}
 }
 
 // planReader is a reader that also asks SQLite how it will read.

@@ -52,6 +52,7 @@ type Operation struct {
 
 	route      *routers.Route
 	pathParams []string
+	scalars    []string // query parameters that take one value
 	takesJSON  bool
 	bodyKeys   *keys    // keys of the JSON body
 	otherMedia []string // accepted body types besides JSON, such as files
@@ -125,8 +126,11 @@ func newOperation(
 	}
 	for _, params := range []openapi3.Parameters{item.Parameters, o.Parameters} {
 		for _, p := range params {
-			if p.Value.In == openapi3.ParameterInPath {
+			switch {
+			case p.Value.In == openapi3.ParameterInPath:
 				op.pathParams = append(op.pathParams, p.Value.Name)
+			case p.Value.In == openapi3.ParameterInQuery && !isCompound(p.Value.Schema):
+				op.scalars = append(op.scalars, p.Value.Name)
 			}
 		}
 	}
@@ -149,6 +153,11 @@ func newOperation(
 	}
 	slices.Sort(op.Statuses)
 	return op, nil
+}
+
+// isCompound reports whether the values of a schema have several parts, as those of lists have.
+func isCompound(ref *openapi3.SchemaRef) bool {
+	return ref != nil && ref.Value != nil && (ref.Value.Type.Is("array") || ref.Value.Type.Is("object"))
 }
 
 // readExtensions parses the extensions that are not words, and rejects unknown ones.

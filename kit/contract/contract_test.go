@@ -20,7 +20,10 @@ paths:
     get:
       operationId: GetThing
       x-access: viewer
-      parameters: [{name: limit, in: query, schema: {type: integer, minimum: 1, maximum: 9}}]
+      parameters:
+        - {name: limit, in: query, schema: {type: integer, minimum: 1, maximum: 9}}
+        - {name: since, in: query, schema: {type: string, format: date-time}}
+        - {name: state, in: query, schema: {type: array, items: {type: string}}}
       responses: {'200': {description: ok, content: {application/json: {schema: {type: object, required: [id], properties: {id: {type: string}}}}}}}
     put:
       operationId: PutThing
@@ -86,6 +89,9 @@ func TestRequestsAreHeldAgainstTheDocumentAndFaultsNameTheField(t *testing.T) {
 		{"good query", "GET", "/v1/things/a?limit=3", "", 200, "a"},
 		{"query of the wrong type", "GET", "/v1/things/a?limit=x", "", 400, "limit|limit: must be an integer"},
 		{"query out of range", "GET", "/v1/things/a?limit=10", "", 400, "limit|limit: must be at most 9"},
+		{"query with a time twice", "GET", "/v1/things/a?since=2026-01-02T03:04:05Z&since=x", "", 400, "since|since: is given twice"},
+		{"query with a number twice", "GET", "/v1/things/a?limit=3&limit=3", "", 400, "limit|limit: is given twice"},
+		{"query with a list", "GET", "/v1/things/a?state=x&state=y&limit=3", "", 200, "a"},
 		{"path parameter too long", "GET", "/v1/things/abcde", "", 400, "id|id: must have at most 4 characters"},
 		{"good body is handed on whole, unknown fields too", "PUT", "/v1/things/a", `{"name":"x","other":1}`, 200, `{"name":"x","other":1}`},
 		{"missing field", "PUT", "/v1/things/a", `{}`, 400, "name|name: is required"},

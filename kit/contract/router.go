@@ -36,7 +36,11 @@ func (r *Router) HandleFunc(pattern string, handler func(http.ResponseWriter, *h
 		panic(fmt.Sprintf("contract: no operation for pattern %q", pattern))
 	}
 	r.mux.Handle(pattern, r.sound(r.wrap(op, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if err := op.exactKeys(req); err != nil {
+		err := op.givenOnce(req)
+		if err == nil {
+			err = op.exactKeys(req)
+		}
+		if err != nil {
 			r.render(w, req, err)
 			return
 		}

@@ -31,6 +31,22 @@ func (op *Operation) CheckRequest(r *http.Request) error {
 	return requestFault(openapi3filter.ValidateRequest(r.Context(), op.validationInput(r)))
 }
 
+// givenOnce refuses a query that repeats a parameter of one value. The validator reads only the first
+// value, and so does the decoder of times: a list would be shown for another time than the last one
+// that was asked for.
+func (op *Operation) givenOnce(r *http.Request) error {
+	if !strings.Contains(r.URL.RawQuery, "&") {
+		return nil
+	}
+	query := r.URL.Query()
+	for _, name := range op.scalars {
+		if len(query[name]) > 1 {
+			return fault.InvalidField(name, "is given twice")
+		}
+	}
+	return nil
+}
+
 func (op *Operation) validationInput(r *http.Request) *openapi3filter.RequestValidationInput {
 	params := make(map[string]string, len(op.pathParams))
 	for _, name := range op.pathParams {

@@ -74,17 +74,27 @@ func (c Columns) Where(values map[string]string) (condition string, args []any, 
 func (c Columns) words() string { return strings.Join(slices.Sorted(maps.Keys(c)), ", ") }
 
 // Search returns the condition, with its arguments, that one of the expressions contains the text,
-// ignoring case. With an empty text it is true for every row.
+// ignoring the case of ASCII letters. With an empty text it is true for every row.
 func Search(text string, expressions ...string) (condition string, args []any) {
 	if text == "" {
 		return "1 = 1", nil
 	}
-	pattern := "%" + strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(strings.ToLower(text)) + "%"
+	pattern := "%" + strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(lowerASCII(text)) + "%"
 	conditions := make([]string, len(expressions))
 	for i, expression := range expressions {
-		conditions[i], args = `LOWER(`+expression+`) LIKE ? ESCAPE '\'`, append(args, pattern)
+		// LOWER knows only the letters of ASCII in SQLite, and with this collation in PostgreSQL, too.
+		conditions[i], args = `LOWER(`+expression+` COLLATE "C") LIKE ? ESCAPE '\'`, append(args, pattern)
 	}
 	return "(" + strings.Join(conditions, " OR ") + ")", args
+}
+
+func lowerASCII(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return r
+	}, text)
 }
 
 // WriteCSV writes rows as CSV (RFC 4180). It prefixes text that a spreadsheet would run as a

@@ -103,6 +103,32 @@ DROP TABLE things;
 	})
 }
 
+// Both engines find the same, whatever the letters.
+func TestOnlyTheCaseOfASCIILettersIsIgnored(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, dbtest.Migrations{}, func(t *testing.T, d *db.DB) {
+		for _, c := range []struct {
+			in, q string
+			want  bool
+		}{
+			{"t1/CAFÉ", "CAFÉ", true}, {"t1/CAFÉ", "cafÉ", true}, {"t1/CAFÉ", "café", false}, {"t1/café", "CAFÉ", false},
+			{"Σ", "Σ", true}, {"σ", "Σ", false}, {"Σ", "σ", false}, {"ς", "σ", false}, {"ς", "ς", true}, {"ΟΔΟΣ", "ΟΔΟΣ", true},
+			{"ẞ", "ẞ", true}, {"ẞ", "ß", false}, {"ß", "ẞ", false}, {"ß", "ss", false},
+			{"İ", "İ", true}, {"İ", "i", false}, {"I", "i", true}, {"ı", "I", false}, {"K", "k", true}, {"\u212a", "k", false},
+		} {
+			contains, args := list.Search(c.q, "text")
+			var got int
+			if err := d.Get(t.Context(), &got, "SELECT count(*) FROM (SELECT CAST(? AS TEXT) AS text) t WHERE "+contains,
+				append([]any{c.in}, args...)...); err != nil {
+				t.Fatal(err)
+			}
+			if (got == 1) != c.want {
+				t.Errorf("%s in %s: %v, want %v", c.q, c.in, got == 1, c.want)
+			}
+		}
+	})
+}
+
 func TestNothingThatAClientSendsBecomesSQL(t *testing.T) {
 	t.Parallel()
 	for _, sort := range []string{"price", "name; DROP TABLE things", "--name", "NAME", "-"} {

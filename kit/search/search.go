@@ -1,7 +1,7 @@
 // Package search finds rows by a text, and reads lists of them page by page.
 //
-// A table that is searched has the column search, which holds all that a search looks at, in lower
-// case as Go has it, so that both engines find the same. The service writes it whenever it writes
+// A table that is searched has the column search, which holds all that a search looks at, as Fold
+// writes it, so that both engines find the same. The service writes it whenever it writes
 // what it is made of. It is the last column of the indexes by which the lists are read, so that a
 // search that finds nothing reads only an index.
 package search
@@ -23,6 +23,10 @@ import (
 // index, and some of them hold a name and an ID besides.
 const maxText = 1024
 
+// Fold returns a text with the case of its letters removed. A final sigma becomes a common one: both
+// are the lower case of one letter, and which of them is written depends on what follows.
+func Fold(text string) string { return strings.ReplaceAll(strings.ToLower(text), "ς", "σ") }
+
 // Text returns the column search of a row. Words and labels (as key=value) are apart from each
 // other, so that no text is found across two of them. It is never empty, and leaves out what is
 // after 1,024 bytes; labels are last.
@@ -30,7 +34,7 @@ func Text(labels map[string]string, words ...string) string {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		words = append(words, key+"="+labels[key])
 	}
-	all := strings.ToLower(strings.Join(words, "\n"))
+	all := Fold(strings.Join(words, "\n"))
 	if len(all) <= maxText {
 		return all
 	}
@@ -55,7 +59,7 @@ type Page struct {
 
 // Contains returns the condition, with its argument, that the column search of a row contains a text.
 func Contains(wanted string) (condition, arg string) {
-	like := strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(strings.ToLower(wanted))
+	like := strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(Fold(wanted))
 	return `search LIKE ? ESCAPE '\'`, "%" + like + "%"
 }
 

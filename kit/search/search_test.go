@@ -46,7 +46,7 @@ CREATE TABLE things (id TEXT PRIMARY KEY, name TEXT NOT NULL, owner TEXT NOT NUL
 DROP TABLE things;
 `)}}}
 	dbtest.Each(t, tables, func(t *testing.T, d *db.DB) {
-		names := []string{"Pump", "100%", `a_\b`, "ÖLPUMPE", "pump"}
+		names := []string{"Pump", "100%", `a_\b`, "ÖLPUMPE", "pump", "ΟΔΟΣ", "οδος"}
 		steps := 0
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
 			for i, name := range names {
@@ -65,7 +65,7 @@ DROP TABLE things;
 				more = n == 2
 			}
 			return nil
-		}); err != nil || steps != 3 {
+		}); err != nil || steps != 4 {
 			t.Fatalf("%d steps, %v", steps, err)
 		}
 		find := func(p search.Page) string {
@@ -86,9 +86,12 @@ DROP TABLE things;
 			page search.Page
 			want string
 		}{
-			{search.Page{Scope: all}, "t0 t1 t2 t3 t4"},
+			{search.Page{Scope: all}, "t0 t1 t2 t3 t4 t5 t6"},
 			{search.Page{Scope: all, Text: "PUMP"}, "t0 t3 t4"},
 			{search.Page{Scope: all, Text: "öl"}, "t3"},
+			{search.Page{Scope: all, Text: "ΟΔΟΣ"}, "t5 t6"},
+			{search.Page{Scope: all, Text: "οδος"}, "t5 t6"},
+			{search.Page{Scope: all, Text: "οδοσ"}, "t5 t6"},
 			{search.Page{Scope: all, Text: "%"}, "t1"},
 			{search.Page{Scope: all, Text: "_"}, "t2"},
 			{search.Page{Scope: all, Text: `\`}, "t2"},

@@ -25,6 +25,8 @@ type Targets struct {
 	DeviceIDs []string          `json:"device_ids,omitempty"`
 }
 
+func (t Targets) empty() bool { return len(t.SiteIDs)+len(t.Labels)+len(t.DeviceIDs) == 0 }
+
 // matcher returns a function that reports whether a device is a target.
 func (t Targets) matcher() func(*Device) bool {
 	devices, sites := setOf(t.DeviceIDs), setOf(t.SiteIDs)
@@ -140,7 +142,7 @@ func (s *Service) CreateCampaign(ctx context.Context, c Campaign) (Campaign, err
 		return c, err
 	}
 	t := c.Targets.V
-	if len(t.SiteIDs)+len(t.Labels)+len(t.DeviceIDs) == 0 {
+	if t.empty() {
 		return c, fault.InvalidField("targets", "must name site_ids, labels or device_ids")
 	}
 	if err := checkNamed("-", t.Labels); err != nil {
@@ -366,14 +368,16 @@ func (s *Service) CampaignDevices(ctx context.Context, id, outcome, after string
 	return devices, err
 }
 
-// settleCampaignDevice records the outcome of a device's update in its campaign.
+// settleCampaignDevice records the outcome of a device's update in its campaign. A device that took too
+// long has failed, and reports on what it does then change nothing, but its success still counts.
 func settleCampaignDevice(
 	ctx context.Context, tx *db.Tx, campaignID, deviceID, requestID, outcome, message string,
 ) error {
 	_, err := tx.Exec(
 		ctx,
-		"UPDATE campaign_devices SET outcome = ?, message = ? WHERE campaign_id = ? AND device_id = ? AND request_id = ? AND outcome IN ('pending', 'in_progress')",
-		outcome, message, campaignID, deviceID, requestID,
+		`UPDATE campaign_devices SET outcome = ?, message = ? WHERE campaign_id = ? AND device_id = ? AND request_id = ?
+		AND (outcome IN ('pending', 'in_progress') OR outcome IN ('failed', 'waiting') AND ? = 'succeeded')`,
+		outcome, message, campaignID, deviceID, requestID, outcome,
 	)
 	return err
 }
@@ -538,6 +542,11 @@ func (s *Service) writeCampaign(
 		c.ID,
 	); err != nil {
 		return "", err
+	}
+	if c.Status == campaign.Aborted {
+		if err := unmarkFailed(ctx, tx, c.ID); err != nil {
+			return "", err
+		}
 	}
 	tally.Move(tx, c.OrgID, tally.Campaign, string(was), string(c.Status))
 	level := levelInfo

@@ -1,6 +1,7 @@
 package edge_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -98,9 +99,12 @@ func TestFailedDevicesAreAskedAgainAndCountAsTheyThenTurnOut(t *testing.T) {
 		}
 		c.ota(agent, site, devices[0], "succeeded", nil).Want(200)
 
+		// An empty list is not all of them.
+		c.call("POST", path+"/retry", adminToken, object{"device_ids": []string{}}).Refused(400, "invalid", "device_ids")
+
 		// The others; but one of them has been asked for another update since.
 		c.call("POST", "/devices/"+devices[1]+"/ota", adminToken, artifact("10")).Want(200)
-		got = contracttest.As[edgeapi.Campaign](c.call("POST", path+"/retry", adminToken, nil).Want(200))
+		got = contracttest.As[edgeapi.Campaign](c.call("POST", path+"/retry", adminToken, object{}).Want(200))
 		if got.PausedReason != "" || got.Counts.Failed != 1 || got.Counts.Waiting != 0 {
 			c.Errorf("%+v %q", got.Counts, got.PausedReason)
 		}
@@ -119,6 +123,104 @@ func TestFailedDevicesAreAskedAgainAndCountAsTheyThenTurnOut(t *testing.T) {
 		c.eventually("completion", func() bool { return c.readCampaign(cp.Id).Status == "completed" })
 		if n := got.Counts; n.Failed != 1 || n.Succeeded != 3 {
 			c.Errorf("%+v", n)
+		}
+	})
+}
+
+// failAll fails all devices of a new campaign by its time limit.
+func (c *control) failAll(n int) (cp edgeapi.Campaign, site, agent string) {
+	c.Helper()
+	site, agent = c.fleet("a", n)
+	cp = c.campaign(site, object{"stages": []int{100}, "device_timeout_seconds": 60})
+	c.call("POST", "/ota/campaigns/"+cp.Id+"/start", adminToken, nil).Want(200)
+	c.eventually("all are asked", func() bool { return len(c.asked(cp.Id)) == n })
+	c.ahead(2 * time.Minute)
+	if got := c.readCampaign(cp.Id); got.Counts.Failed != int64(n) {
+		c.Fatalf("%+v", got.Counts)
+	}
+	return cp, site, agent
+}
+
+// messages counts the devices of a campaign with an outcome by message.
+func (c *control) messages(id, outcome string) map[string]int {
+	c.Helper()
+	by := map[string]int{}
+	for _, d := range contracttest.As[[]edgeapi.CampaignDevice](
+		c.call("GET", "/ota/campaigns/"+id+"/devices?limit=1000&outcome="+outcome, viewerToken, nil).Want(200)) {
+		by[d.Message]++
+	}
+	return by
+}
+
+func TestDevicesThatWereToBeAskedAgainAreFailedWhenTheirCampaignIsAborted(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ devices, pages, asked int }{{3, 0, 0}, {120, 0, 0}, {120, 1, 50}, {120, 3, 120}} {
+		t.Run(fmt.Sprintf("%d devices, %d pages", tt.devices, tt.pages), func(t *testing.T) {
+			t.Parallel()
+			engines(t, func(c *control) {
+				cp, _, _ := c.failAll(tt.devices)
+				if err := c.service.RetryAndAbort(c.Context(), cp.Id, tt.pages); err != nil {
+					c.Fatal(err)
+				}
+				got := c.readCampaign(cp.Id)
+				if got.Status != "aborted" || got.Counts.Waiting != 0 || got.Counts.Pending != int64(tt.asked) ||
+					got.Counts.Failed != int64(tt.devices-tt.asked) {
+					c.Errorf("%+v: %+v", got.Status, got.Counts)
+				}
+				if by := c.messages(cp.Id, "failed"); by["not finished within 60 s"] != tt.devices-tt.asked {
+					c.Errorf("%v", by)
+				}
+				c.maintain()
+				if n := c.readCampaign(cp.Id).Counts; n != got.Counts {
+					c.Errorf("later: %+v", n)
+				}
+			})
+		})
+	}
+}
+
+func TestASuccessAfterTheTimeLimitCounts(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		cp, site, agent := c.failAll(4)
+		path := "/ota/campaigns/" + cp.Id
+		devices := contracttest.As[[]edgeapi.CampaignDevice](
+			c.call("GET", path+"/devices", viewerToken, nil).Want(200))
+		report := func(i int, state string) { c.ota(agent, site, devices[i].DeviceId, state, nil).Want(200) }
+		// Only the end counts, and only if it is good.
+		for i := range 3 {
+			report(i, "installing")
+		}
+		if n := c.readCampaign(cp.Id).Counts; n.Failed != 4 {
+			c.Errorf("installing: %+v", n)
+		}
+		report(0, "succeeded")
+		report(1, "failed")
+		if n := c.readCampaign(cp.Id).Counts; n.Failed != 3 || n.Succeeded != 1 {
+			c.Errorf("one has succeeded: %+v", n)
+		}
+		// An older version has not counted this success.
+		report(2, "succeeded")
+		c.change(
+			"UPDATE campaign_devices SET outcome = 'failed', message = 'late' WHERE campaign_id = ? AND device_id = ?",
+			cp.Id, devices[2].DeviceId,
+		)
+		got := contracttest.As[edgeapi.Campaign](c.call("POST", path+"/retry", adminToken, nil).Want(200))
+		if n := got.Counts; n.Succeeded != 2 || n.Pending != 2 || n.Failed != 0 {
+			c.Errorf("retried: %+v", n)
+		}
+		if asked := c.asked(cp.Id); slices.Contains(asked, devices[0].DeviceId) || slices.Contains(asked, devices[2].DeviceId) {
+			c.Errorf("asked again: %v", asked)
+		}
+		if n := len(c.all("/devices?ota_state=succeeded", viewerToken)); n != 2 {
+			c.Errorf("%d devices have succeeded", n)
+		}
+		report(1, "succeeded")
+		// A success is also counted after the campaign has ended.
+		c.call("POST", path+"/abort", adminToken, nil).Want(200)
+		report(3, "succeeded")
+		if n := c.readCampaign(cp.Id).Counts; n.Succeeded != 4 {
+			c.Errorf("at the end: %+v", n)
 		}
 	})
 }
@@ -142,6 +244,22 @@ func TestARetryReachesOnlyCampaignsInScopeThatAreNotAborted(t *testing.T) {
 	c.call("POST", path+"/retry", adminToken, nil).Refused(409, "illegal_transition", "")
 }
 
+func TestACampaignThatAPersonHasPausedStillAbortsItself(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	site, agent := c.fleet("a", 2)
+	cp := c.campaign(site, object{"stages": []int{100}, "auto_abort": true})
+	path := "/ota/campaigns/" + cp.Id
+	c.call("POST", path+"/start", adminToken, nil).Want(200)
+	c.call("POST", path+"/pause", adminToken, nil).Want(200)
+	c.ota(agent, site, c.asked(cp.Id)[0], "failed", nil).Want(200)
+	got := c.readCampaign(cp.Id)
+	if got.Status != "aborted" || got.PausedReason != "1 of 2 devices failed, more than 10 %" {
+		c.Errorf("%s: %q", got.Status, got.PausedReason)
+	}
+	c.call("POST", path+"/retry", adminToken, nil).Refused(409, "illegal_transition", "")
+}
+
 func TestTargetsAreCountedAsACampaignWouldSelectThem(t *testing.T) {
 	t.Parallel()
 	engines(t, func(c *control) {
@@ -161,7 +279,6 @@ func TestTargetsAreCountedAsACampaignWouldSelectThem(t *testing.T) {
 			{object{"labels": object{"line": "b"}}, viewerToken, 1},
 			{object{"labels": object{"line": "b"}, "device_ids": []string{"a-001", "nobody"}}, viewerToken, 2},
 			{object{"labels": object{"line": "c"}}, viewerToken, 0},
-			{object{}, viewerToken, 0},
 			{object{"site_ids": []string{site}, "device_ids": []string{"a-001"}}, other.ViewerToken, 0},
 		} {
 			got := contracttest.As[edgeapi.TargetCount](
@@ -171,6 +288,9 @@ func TestTargetsAreCountedAsACampaignWouldSelectThem(t *testing.T) {
 			}
 		}
 		c.call("POST", "/ota/campaigns/count-targets", agent, object{}).Want(403)
+		for _, none := range []object{{}, {"site_ids": []string{}, "device_ids": []string{}, "labels": object{}}} {
+			c.call("POST", "/ota/campaigns/count-targets", viewerToken, none).Refused(400, "invalid", "")
+		}
 		c.call("POST", "/ota/campaigns/count-targets", viewerToken, object{"site_ids": "a"}).Refused(400, "invalid", "site_ids")
 	})
 }

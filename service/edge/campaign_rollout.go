@@ -196,7 +196,8 @@ func (s *Service) endPage(ctx context.Context, tx *db.Tx, c *Campaign, n int) (m
 }
 
 // requestCampaignDevices asks devices to update, in the stages that they are given. A device that was
-// asked before is asked again only if nobody has asked it for another update since.
+// asked before is asked again only if it has not succeeded since, and nobody has asked it for another
+// update.
 func (s *Service) requestCampaignDevices(ctx context.Context, tx *db.Tx, c *Campaign, asked []CampaignDevice) error {
 	if len(asked) == 0 {
 		return nil
@@ -219,11 +220,11 @@ func (s *Service) requestCampaignDevices(ctx context.Context, tx *db.Tx, c *Camp
 	var sites []string
 	for i := range devices {
 		part := parts[devices[i].DeviceID]
-		if part.RequestID != "" && part.RequestID != devices[i].OTARequestID {
+		if outcome, message := notAskedAgain(part, &devices[i]); outcome != "" {
 			if _, err := tx.Exec(
 				ctx,
 				"UPDATE campaign_devices SET outcome = ?, message = ? WHERE campaign_id = ? AND device_id = ?",
-				outcomeFailed, "not asked again: another update was requested", c.ID, part.DeviceID,
+				outcome, message, c.ID, part.DeviceID,
 			); err != nil {
 				return err
 			}
@@ -255,6 +256,20 @@ func (s *Service) requestCampaignDevices(ctx context.Context, tx *db.Tx, c *Camp
 		return err
 	}
 	return desiredChanged(ctx, tx, sites...)
+}
+
+// notAskedAgain returns the outcome, with its message, of a device that was asked before and is not to
+// be asked again. It is empty for the others.
+func notAskedAgain(part CampaignDevice, d *Device) (outcome, message string) {
+	switch {
+	case part.RequestID == "":
+		return "", ""
+	case part.RequestID != d.OTARequestID:
+		return outcomeFailed, "not asked again: another update was requested"
+	case d.OTAState.Good():
+		return outcomeSucceeded, d.OTAMessage
+	}
+	return "", ""
 }
 
 // advanceCampaigns advances all running campaigns.

@@ -21,7 +21,7 @@ import (
 type DeadLetterFilter struct {
 	SiteID, RouteID, Reason string
 	Topic                   string // a pattern
-	Text                    string // must be contained in the topic, event id or last error, ignoring case
+	Text                    string // must be contained in the topic, event id or last error; see list.Search
 	After                   string // the cursor of the last dead letter of the previous page
 	Limit                   int
 }

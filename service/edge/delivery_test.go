@@ -542,6 +542,21 @@ func TestTimesOutsideOfUTCsYearsAreRefusedEverywhere(t *testing.T) {
 	})
 }
 
+func TestQueriesThatContradictThemselvesAreRefused(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	const earlier, later = "2026-01-02T03:04:05Z", "2026-01-02T03:04:06Z"
+	for query, field := range map[string]string{
+		"/history?since=" + earlier + "&since=" + later: "since", "/audit?from=" + earlier + "&from=x": "from",
+		"/audit?from=" + later + "&to=" + earlier: "from", "/events?limit=1&limit=1": "limit", "/events?q=a&q=b": "q",
+	} {
+		c.call("GET", query, adminToken, nil).Refused(400, "invalid", field)
+	}
+	for _, query := range []string{"/devices?ota_state=pending&ota_state=failed", "/audit?from=" + later + "&to=" + later} {
+		c.call("GET", query, adminToken, nil).Want(200)
+	}
+}
+
 func TestFieldsAreTakenByTheirExactNamesOnly(t *testing.T) {
 	t.Parallel()
 	c := start(t)

@@ -18,7 +18,7 @@ type EventFilter struct {
 	SiteID  string
 	Minutes int
 	Topic   string // a pattern
-	Text    string // must be contained in the topic, ignoring case
+	Text    string // must be contained in the topic; see list.Search
 	Before  int64  // only events with a smaller sequence number
 	Limit   int
 }

@@ -75,6 +75,10 @@ func like(pattern, topic string) bool {
 	return regexp.MustCompile("(?s)^" + strings.Join(parts, ".*") + "$").MatchString(topic)
 }
 
+func lowerASCII(s string) string {
+	return regexp.MustCompile("[A-Z]+").ReplaceAllStringFunc(s, strings.ToLower)
+}
+
 // A search finds what a reader of all events finds, in the same order, however the events lie in the
 // blocks of the topic map, and also while older events are not described yet.
 func TestASearchFindsExactlyTheEventsThatMatch(t *testing.T) {
@@ -118,6 +122,7 @@ func TestASearchFindsExactlyTheEventsThatMatch(t *testing.T) {
 					{"temp.2", "", ""}, {"*", "", ""}, {"*a*a*a*a*", "", ""}, {"alarm%_*", "", ""}, {`*\*`, "", ""},
 					{"öfen/*", "", ""}, {"", "%_", ""}, {"", `\`, ""}, {"", "'b\"", ""}, {"temp.*", "2", ""},
 					{"common", "", who.site}, {"temp.2", "", who.site}, {"nothing", "", who.site}, {"", "O", who.site},
+					{"", "Ä", ""}, {"", "ä", ""}, {"", "öFEN", ""}, {"", "ÖFEN", ""},
 				} {
 					values := url.Values{"limit": {"29"}}
 					var want []string
@@ -128,7 +133,7 @@ func TestASearchFindsExactlyTheEventsThatMatch(t *testing.T) {
 					}
 					for _, e := range all {
 						if (q.topic == "" || like(q.topic, e.Topic)) && (q.site == "" || e.Site == q.site) &&
-							strings.Contains(strings.ToLower(e.Topic), strings.ToLower(q.text)) &&
+							strings.Contains(lowerASCII(e.Topic), lowerASCII(q.text)) &&
 							(who.org == "" || who.org == e.Org) {
 							want = append(want, e.ID)
 						}
@@ -160,6 +165,46 @@ func TestASearchFindsExactlyTheEventsThatMatch(t *testing.T) {
 		all = append(c.sendTopics(senders[0].token, senders[0].site, "", "common", "after"), all...)
 		all[0], all[1] = all[1], all[0]
 		compare("continued")
+	})
+}
+
+// Both engines ignore the case of the letters that the contract names, and of no others.
+func TestSearchesOfWhatHappenedIgnoreOnlyTheCaseOfASCIILetters(t *testing.T) {
+	t.Parallel()
+	engines(t, func(c *control) {
+		site, agent := c.site("plant", enrollmentToken)
+		names := []string{"t/CAFÉ", "t/café", "t/Σ", "t/σ", "t/ΟΔΟΣ", "t/οδος", "t/ẞ", "t/ß", "t/İI", "t/ıi"}
+		c.sendTopics(agent, site, "", names...)
+		c.letters("", "r1", site, 0, len(names), func(i int) string { return names[i] })
+		for _, name := range names {
+			body := artifact("9")
+			body["name"], body["targets"] = name, object{"labels": object{"a": "b"}}
+			c.call("POST", "/ota/campaigns", adminToken, body).Want(201)
+		}
+		for q, want := range map[string][]string{
+			"CAFÉ": {"t/CAFÉ"}, "T/cafÉ": {"t/CAFÉ"}, "É": {"t/CAFÉ"}, "é": {"t/café"}, "T/caf": {"t/CAFÉ", "t/café"},
+			"Σ": {"t/Σ", "t/ΟΔΟΣ"}, "σ": {"t/σ"}, "ς": {"t/οδος"}, "T/ΟΔΟΣ": {"t/ΟΔΟΣ"}, "οδοσ": {},
+			"ẞ": {"t/ẞ"}, "ß": {"t/ß"}, "SS": {}, "İ": {"t/İI"}, "İi": {"t/İI"}, "ıI": {"t/ıi"}, "T/I": {},
+		} {
+			slices.Sort(want)
+			for _, path := range []string{"/events?q=", "/deadletters?q=", "/audit?action=campaign.create&q="} {
+				got := []string{}
+				for _, found := range c.all(path+url.QueryEscape(q), viewerToken) {
+					var row struct {
+						Topic, Message string
+						Event          struct{ Topic string }
+					}
+					if err := json.Unmarshal(found, &row); err != nil {
+						c.Fatal(err)
+					}
+					name := strings.TrimSuffix(strings.TrimPrefix(row.Message, "campaign "), " drafted")
+					got = append(got, row.Topic+row.Event.Topic+name)
+				}
+				if slices.Sort(got); !slices.Equal(got, want) {
+					c.Errorf("%s%s: %q, want %q", path, q, got, want)
+				}
+			}
+		}
 	})
 }
 

@@ -24,6 +24,35 @@ func (s *Service) MaintainWith(ctx context.Context, pause func(at string)) error
 // DB is the service's database, for tests that change it behind the service's back.
 func (s *Service) DB() *db.DB { return s.db }
 
+// RetryAndAbort retries and aborts a campaign, with the job that asks its devices getting to some pages
+// of them in between.
+func (s *Service) RetryAndAbort(ctx context.Context, id string, pages int) error {
+	ctx = asSystem(ctx)
+	return s.db.Update(ctx, func(tx *db.Tx) error {
+		move := func(action string, decide func(c *Campaign) error) error {
+			c, err := s.campaign(ctx, tx, id, tx.ForUpdate())
+			if err != nil {
+				return err
+			}
+			was := c.Status
+			if err := decide(&c); err != nil {
+				return err
+			}
+			_, err = s.writeCampaign(ctx, tx, was, c, action, action)
+			return err
+		}
+		if err := move("campaign.retry", func(c *Campaign) error { return c.retry(ctx, tx, nil) }); err != nil {
+			return err
+		}
+		for range pages {
+			if _, _, _, err := s.requestPage(ctx, tx, rollout{id, 0}); err != nil {
+				return err
+			}
+		}
+		return move("campaign.abort", func(c *Campaign) error { c.abort(s.now()); return nil })
+	})
+}
+
 // Reread has the delivery engine forget what it has read of a route.
 func (s *Service) Reread(routeID string) { s.delivery.Changed(routeID) }
 

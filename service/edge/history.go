@@ -20,8 +20,8 @@ type HistoryStep struct {
 }
 
 // History returns the counts of the caller's fleet in the steps of a window, those in which nothing
-// happened too. Steps are missing that begin before what is kept (keepMinutes), or that ended
-// before the control plane counted.
+// happened too. Steps are missing that ended before what is kept (keepMinutes), or before the control
+// plane counted. A step that began before that has what is known of it.
 func (s *Service) History(ctx context.Context, w series.Window) ([]HistoryStep, error) {
 	began, err := s.historyBegan(ctx)
 	if err != nil {
@@ -46,14 +46,14 @@ func (s *Service) RouteHistory(ctx context.Context, id string, w series.Window) 
 		began = r.CreatedAt.Time
 	}
 	var steps []HistoryStep
-	err = delivery.Minutes.Read(ctx, s.db, &steps, w, "route_id = ?", id)
+	err = delivery.Minutes.Read(ctx, s.db, &steps, w, "route_id = ? AND minute >= ?", id, s.historyKept())
 	return s.fill(w, steps, began), err
 }
 
 // happened returns the steps of a window in which anything happened in the caller's scope, in order
 // of time.
 func (s *Service) happened(ctx context.Context, w series.Window) ([]HistoryStep, error) {
-	where, args := callerFrom(ctx).scope().SQL()
+	where, args := callerFrom(ctx).scope().And("minute >= ?", s.historyKept()).SQL()
 	steps := []HistoryStep{}
 	if err := delivery.OrgMinutes.Read(ctx, s.db, &steps, w, where, args...); err != nil {
 		return nil, err
@@ -81,19 +81,23 @@ func (s *Service) happened(ctx context.Context, w series.Window) ([]HistoryStep,
 // fill adds the steps of a window in which nothing happened. It leaves out those of which nothing is
 // known.
 func (s *Service) fill(w series.Window, steps []HistoryStep, began time.Time) []HistoryStep {
-	kept := s.now().Add(-keepMinutes)
+	kept := s.historyKept()
 	filled := make([]HistoryStep, 0, w.Points())
 	for at := w.From; at.Before(w.To); at = at.Add(w.Step) {
 		step := HistoryStep{At: db.At(at)}
 		if len(steps) > 0 && steps[0].At.Equal(at) {
 			step, steps = steps[0], steps[1:]
 		}
-		if !at.Before(kept) && at.Add(w.Step).After(began) {
+		end := at.Add(w.Step)
+		if !end.Add(-time.Minute).Before(kept.Time) && end.After(began) { // its last minute is kept
 			filled = append(filled, step)
 		}
 	}
 	return filled
 }
+
+// historyKept returns the time before which nothing is shown, whether or not it is deleted yet.
+func (s *Service) historyKept() db.Time { return db.At(s.now().Add(-keepMinutes)) }
 
 const counterHistory = "history"
 

@@ -15,6 +15,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/list"
+	"github.com/mainstay-infra/mainstay/kit/search"
 	"github.com/mainstay-infra/mainstay/service/edge"
 )
 
@@ -155,7 +156,7 @@ func TestASearchFindsWhatFilteringByHandFinds(t *testing.T) {
 			var want []string
 			for _, r := range routes {
 				if slices.ContainsFunc([]string{r.Id, r.Name, r.Topic, r.TargetUrl}, func(s string) bool {
-					return strings.Contains(strings.ToLower(s), strings.ToLower(q))
+					return strings.Contains(search.Fold(s), search.Fold(q))
 				}) {
 					want = append(want, r.Id)
 				}

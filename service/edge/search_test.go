@@ -253,9 +253,10 @@ func TestNoListOfSitesOrDevicesReadsTheWholeTable(t *testing.T) {
 }
 
 // A database of the version before searches keeps its objects and events, and they are found.
-func TestWhatAnOlderVersionStoredIsFound(t *testing.T) {
-	t.Parallel()
-	files, err := filepath.Glob("migrations/000[1-4]_*.sql")
+// migrations are those of an older version.
+func migrations(t *testing.T, pattern string) fstest.MapFS {
+	t.Helper()
+	files, err := filepath.Glob("migrations/" + pattern)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,6 +268,52 @@ func TestWhatAnOlderVersionStoredIsFound(t *testing.T) {
 		}
 		older[filepath.Base(path)] = &fstest.MapFile{Data: text}
 	}
+	return older
+}
+
+// Older versions left a final sigma as it was.
+func TestWhatAnOlderVersionStoredWithAFinalSigmaIsFound(t *testing.T) {
+	t.Parallel()
+	older := migrations(t, "000[1-7]_*.sql")
+	test := func(t *testing.T, cfg db.Config, change func(*edge.Config)) {
+		d, err := db.Open(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Migrate(t.Context(), "edge", older); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Update(t.Context(), func(tx *db.Tx) error {
+			return tx.Insert(t.Context(), "sites", edge.Site{
+				ID: "s1", Name: "Οδος", Status: "online", EnrolledAt: db.At(time.Now()), LastSeenAt: db.At(time.Now()),
+				Search: "s1\nοδος",
+			})
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		c := start(t, change)
+		c.eventually("it is found", func() bool {
+			return len(c.all("/sites?q="+url.QueryEscape("ΟΔΟΣ"), viewerToken)) == 1
+		})
+	}
+	t.Run("SQLite", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		test(t, db.Config{Path: edge.DatabaseFile(dir)}, func(cfg *edge.Config) { cfg.Data = dir })
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		t.Parallel()
+		address := dbtest.PostgresURL(t)
+		test(t, db.Config{URL: address, Schema: "edge"}, func(cfg *edge.Config) { cfg.Database = address })
+	})
+}
+
+func TestWhatAnOlderVersionStoredIsFound(t *testing.T) {
+	t.Parallel()
+	older := migrations(t, "000[1-4]_*.sql")
 	test := func(t *testing.T, cfg db.Config, change func(*edge.Config)) {
 		d, err := db.Open(t.Context(), cfg)
 		if err != nil {

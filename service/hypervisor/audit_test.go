@@ -122,5 +122,10 @@ func TestTheAuditLogIsNarrowedByWhoDidWhatToWhom(t *testing.T) {
 			t.Errorf("%s lists %q, want %s", query, got, want)
 		}
 	}
-	d.call("GET", "/v1/audit?result=maybe", adminToken, nil).Refused(400, "invalid", "result")
+	for query, field := range map[string]string{
+		"result=maybe": "result", "from=2026-01-02T03:04:06Z&to=2026-01-02T03:04:05Z": "from",
+		"to=2026-01-02T03:04:05Z&to=2026-01-02T03:04:06Z": "to",
+	} {
+		d.call("GET", "/v1/audit?"+query, adminToken, nil).Refused(400, "invalid", field)
+	}
 }

@@ -29,7 +29,10 @@ func TestARestartAsksTheGuestAndGivesItANewProcess(t *testing.T) {
 	}
 	d.call("POST", path+"/stop", adminToken, nil).Want(200)
 	d.call("POST", path+"/restart", adminToken, nil).Refused(409, "wrong_state", "")
-	d.call("POST", path+"/reset", adminToken, nil).Refused(409, "wrong_state", "")
+	refused := d.call("POST", path+"/reset", adminToken, nil).Refused(409, "wrong_state", "").Problem()
+	if refused.Message != "the VM is stopped; it cannot be reset now" {
+		t.Error(refused.Message)
+	}
 }
 
 func TestAResetRestartsTheGuestInTheSameProcess(t *testing.T) {

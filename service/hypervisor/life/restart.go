@@ -67,13 +67,18 @@ func (l *Life) GoOnRestarting(ctx context.Context, id string) {
 	})
 }
 
+func resettable(_ context.Context, r *record.VM) error {
+	_, err := vm.Next(r.State, vm.Reset)
+	return err
+}
+
 // Reset restarts the guest of a running VM at once, as the reset button of a computer does: what the
 // guest has not written yet is lost. The VM's process, its console and its screens stay. It fails
 // with reset_unsupported if the VM's backend has no reset.
 func (l *Life) Reset(ctx context.Context, id string) (record.VM, error) {
 	var out record.VM
 	err := l.machines.With(
-		ctx, id, In(vm.Running), func(ctx context.Context, m *machine.Machine, r record.VM) error {
+		ctx, id, resettable, func(ctx context.Context, m *machine.Machine, r record.VM) error {
 			instance, _ := m.Process()
 			if instance == nil {
 				return fault.New(fault.Conflict, "the VM is ending")

@@ -82,7 +82,7 @@ func (s *Store) moveIn(
 		r.Restarting = true
 	case vm.Start, vm.Stop, vm.Delete:
 		r.Restarting = false
-	case vm.Pause, vm.Resume, vm.Made, vm.CameUp, vm.Ended, vm.Crashed:
+	case vm.Pause, vm.Resume, vm.Reset, vm.Made, vm.CameUp, vm.Ended, vm.Crashed:
 	}
 	if change != nil {
 		change(&r)

@@ -55,7 +55,9 @@ const (
 	Restart Move = "restart"
 	Pause   Move = "pause"
 	Resume  Move = "resume"
-	Delete  Move = "delete"
+	// Reset restarts the guest. The VM's process goes on.
+	Reset  Move = "reset"
+	Delete Move = "delete"
 )
 
 // Things that happen.
@@ -68,7 +70,7 @@ const (
 
 // Moves returns all moves.
 func Moves() []Move {
-	return []Move{Start, Stop, Restart, Pause, Resume, Delete, Made, CameUp, Ended, Crashed}
+	return []Move{Start, Stop, Restart, Pause, Resume, Reset, Delete, Made, CameUp, Ended, Crashed}
 }
 
 // legal maps each possible move from a state to the next state.
@@ -78,6 +80,7 @@ var legal = map[Move]map[State]State{
 	CameUp: {Starting: Running},
 	Pause:  {Running: Paused},
 	Resume: {Paused: Running},
+	Reset:  {Running: Running},
 	// Asking twice is allowed, for example with a shorter grace period.
 	Stop: {Starting: Stopping, Running: Stopping, Paused: Stopping, Stopping: Stopping},
 	// The latest request counts: a stop becomes a restart, and the other way round.
@@ -115,6 +118,8 @@ func phrase(m Move) string {
 	switch m {
 	case Start, Stop, Restart, Pause, Resume:
 		return string(m)
+	case Reset:
+		return "be reset"
 	case Delete:
 		return "be deleted"
 	case Made:

@@ -18,7 +18,7 @@ func TestEachStateAllowsExactlyItsMoves(t *testing.T) {
 		vm.Creating: "delete, made, crashed",
 		vm.Stopped:  "start, delete",
 		vm.Starting: "stop, delete, came up, ended, crashed",
-		vm.Running:  "stop, restart, pause, delete, ended, crashed",
+		vm.Running:  "stop, restart, pause, reset, delete, ended, crashed",
 		vm.Paused:   "stop, restart, resume, delete, ended, crashed",
 		vm.Stopping: "stop, restart, delete, ended, crashed",
 		vm.Failed:   "start, delete",
@@ -43,6 +43,9 @@ func TestAnIllegalMoveIsAConflictThatNamesTheStateAndChangesNothing(t *testing.T
 	if got != vm.Stopped || !fault.Is(err, fault.Conflict) || fault.From(err).PublicCode() != "wrong_state" ||
 		err.Error() != "the VM is stopped; it cannot pause now" {
 		t.Errorf("%s, %v", got, err)
+	}
+	if _, err := vm.Next(vm.Paused, vm.Reset); err == nil || err.Error() != "the VM is paused; it cannot be reset now" {
+		t.Error(err)
 	}
 	if _, err := vm.Next("nonsense", vm.Start); !fault.Is(err, fault.Conflict) {
 		t.Errorf("an unknown state: %v", err)
@@ -77,7 +80,7 @@ func TestRandomWalksKeepTheRulesOfLife(t *testing.T) {
 				process = false
 			case vm.Delete:
 				deleting = true
-			case vm.Stop, vm.Pause, vm.Resume, vm.CameUp:
+			case vm.Stop, vm.Pause, vm.Resume, vm.Reset, vm.CameUp:
 			}
 			if next.HasProcess() && !process {
 				t.Fatalf("%s in %s: there is no process", next, state)

@@ -729,8 +729,8 @@ export interface paths {
         /**
          * What the fleet, or one route, did in the last 48 hours
          * @description The control plane counts by minute, and keeps the counts for 48 hours. A step in which nothing happened has a point with zeros. A
-         *     step has no point if it begins more than 48 hours ago, or is from before the control plane, or the route, was made. The last step
-         *     may not be over: it ends after `now`. Routes that were deleted since count for the fleet. The counts of outcomes are those of the
+         *     step has no point if it ended more than 48 hours ago, or before the control plane, or the route, was made. The first step may
+         *     begin before that, and then counts what is kept of it. The last step may not be over: it ends after `now`. Routes that were deleted since count for the fleet. The counts of outcomes are those of the
          *     caller's routes.
          */
         get: operations["GetHistory"];
@@ -828,7 +828,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Stop a campaign; updates that devices have begun are not cancelled */
+        /**
+         * Stop a campaign; updates that devices have begun are not cancelled
+         * @description Devices that a retry has yet to ask again are failed, as they were before.
+         */
         post: operations["AbortCampaign"];
         delete?: never;
         options?: never;
@@ -868,7 +871,7 @@ export interface paths {
         put?: never;
         /**
          * Ask no more devices until the campaign is resumed
-         * @description Devices that were asked already finish their updates. `paused_reason` names who paused the campaign.
+         * @description Devices that were asked already finish their updates. `paused_reason` names who paused the campaign. With `auto_abort`, a paused campaign still aborts itself when too many of these devices fail.
          */
         post: operations["PauseCampaign"];
         delete?: never;
@@ -932,7 +935,8 @@ export interface paths {
         /**
          * Ask failed devices again
          * @description Without `device_ids`, all failed devices of the stages so far are asked again, and count as they then turn out. A paused campaign
-         *     continues, and a completed one runs again until they have finished. A device that was asked for another update since stays failed.
+         *     continues, and a completed one runs again until they have finished. A device that was asked for another update since stays failed, and one
+         *     that has succeeded meanwhile is not asked again, and counts as succeeded.
          */
         post: operations["RetryCampaign"];
         delete?: never;
@@ -971,7 +975,7 @@ export interface paths {
         put?: never;
         /**
          * Count the devices that a campaign with these targets would have now
-         * @description IDs that do not exist or are outside the caller's scope count nothing.
+         * @description IDs that do not exist or are outside the caller's scope count nothing. Targets that name nothing are refused.
          */
         post: operations["CountTargets"];
         delete?: never;
@@ -1560,7 +1564,7 @@ export interface components {
             min_devices: number;
             name: string;
             org_id: string;
-            /** @description Empty unless the campaign waits for a person */
+            /** @description Why the campaign waits for a person, or aborted itself, as it was at that moment; otherwise empty */
             paused_reason: string;
             rollout: components["schemas"]["CampaignRollout"];
             sha256: string;
@@ -1619,7 +1623,7 @@ export interface components {
             /** @default false */
             auto_promote: boolean;
             /**
-             * @description A device that has not finished by then counts as failed; 0 waits forever
+             * @description A device that has not finished by then counts as failed, until it succeeds after all; 0 waits forever
              * @default 3600
              */
             device_timeout_seconds: number;
@@ -1658,7 +1662,7 @@ export interface components {
         /** @enum {string} */
         CampaignOutcome: "waiting" | "pending" | "in_progress" | "succeeded" | "failed" | "removed";
         CampaignRetry: {
-            /** @description Only these; without any, all that failed */
+            /** @description Only these; all that failed when absent */
             device_ids?: string[];
         };
         /** @description How far the current stage's requests have been written to the twins */

@@ -890,8 +890,8 @@ export interface paths {
         /**
          * What the VM used in the last seven days
          * @description The daemon measures VMs that run every ten seconds. It adds this up by minute and keeps it for seven days, until the VM is
-         *     deleted. A step in which nothing was measured has no point, for example because the VM or the daemon did not run. The last step
-         *     may not be over: it ends after `now`.
+         *     deleted. A step in which nothing was measured has no point, for example because the VM or the daemon did not run. The first step
+         *     may begin more than seven days ago, and then counts what is kept of it. The last step may not be over: it ends after `now`.
          */
         get: operations["GetVMHistory"];
         put?: never;
