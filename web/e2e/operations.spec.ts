@@ -1,5 +1,5 @@
 /** Alerts, activity, the audit log, orgs, and the overview of a system that is at work or has nothing yet. */
-import { api, caller, choose, dialog, expect, expectAccessible, expectNoSidewaysScroll, open, shot, test, world } from './console';
+import { api, caller, choose, dialog, expect, expectAccessible, expectNoSidewaysScroll, open, pictures, shot, test, world } from './console';
 import { enroll, sha256 } from './fixtures';
 import { startServer } from './server';
 
@@ -136,8 +136,11 @@ test('a group of alerts narrows the list to its kind or its site, and says how m
   await shot(page, 'alerts-groups', true);
 });
 
-test('an alert leads to what it is about', async ({ page }) => {
+test('an alert leads to what it is about, and does not take the place of others', async ({ page }) => {
   await open(page, '/alerts');
+  const box = await page.getByRole('row', { name: /site quiet-1 is offline/ }).boundingBox();
+  expect(box?.height).toBeLessThan(110);
+  await pictures(page, 'alerts-seen');
   await page.getByRole('row', { name: /site quiet-1 is offline/ }).getByRole('link').first().click();
   await expect(page.getByRole('heading', { name: 'quiet-1' })).toBeVisible();
 });

@@ -27,8 +27,8 @@ const columns: Column<Alert>[] = [
   { id: 'severity', header: 'Severity', cell: (a) => <Severity severity={a.severity} />, sort: (a) => a.severity },
   { id: 'status', header: 'Status', cell: (a) => (a.status === 'firing' ? <Status tone="bad" icon="alert">firing</Status> : <Status tone="ok">resolved</Status>), sort: (a) => a.status },
   { id: 'handled', header: 'Handled', cell: (a) => <Handled alert={a} />, text: (a) => [a.acknowledged_by, a.acknowledge_note, a.silenced_by, a.silence_reason].join(' ') },
-  { id: 'kind', header: 'Kind', cell: (a) => words(a.kind), sort: (a) => a.kind, text: (a) => words(a.kind) },
-  { id: 'subject', header: 'About', cell: (a) => <Link href={subjectPath(a)} title={a.subject}>{shortId(a.subject)}</Link>, text: (a) => a.subject },
+  { id: 'kind', header: 'Kind', cell: (a) => words(a.kind), sort: (a) => a.kind, text: (a) => words(a.kind), hidden: true },
+  { id: 'subject', header: 'About', cell: (a) => <Link href={subjectPath(a)} title={a.subject}>{shortId(a.subject)}</Link>, text: (a) => a.subject, hidden: true },
   { id: 'site', header: 'Site', cell: (a) => <SiteLink id={a.site_id} />, text: (a) => a.site_id },
   { id: 'first', header: 'Since', cell: (a) => <Time at={a.first_seen_at} />, sort: (a) => a.first_seen_at, text: () => '' },
   { id: 'resolved', header: 'Resolved', cell: (a) => <Time at={a.resolved_at} never="not yet" />, sort: (a) => a.resolved_at, text: () => '' },
@@ -38,14 +38,14 @@ const columns: Column<Alert>[] = [
 function Told({ alert: a }: { alert: Alert }) {
   return (
     <span className="stack-tight wide-cell">
-      {a.message}
+      <Link href={subjectPath(a)}>{a.message}</Link>
       {a.status === 'firing' && <span className="muted small">{advice[a.kind]}</span>}
     </span>
   );
 }
 
-/** Firing alerts have no time of resolution. */
-const firingColumns = columns.filter((c) => c.id !== 'resolved');
+/** Firing alerts are all firing, and have no time of resolution. */
+const firingColumns = columns.filter((c) => c.id !== 'resolved' && c.id !== 'status');
 
 /** Who acknowledged an alert, and until when it is silenced. */
 function Handled({ alert: a }: { alert: Alert }) {
