@@ -152,8 +152,8 @@ func (h *Host) KeepNetwork(ctx context.Context) {
 	if h.network == nil {
 		return
 	}
-	if err := h.network.Run(ctx); err != nil && ctx.Err() == nil {
-		h.log.Error("guests get no addresses: the DHCP server ended", "error", err)
+	if err := h.network.Run(ctx); err != nil {
+		h.log.Error("the rules of the guests' network are not removed, though no VM needs them", "error", err)
 	}
 }
 

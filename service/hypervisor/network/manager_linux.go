@@ -293,10 +293,17 @@ func (m *Manager) Sweep(ctx context.Context, keep func(vm string) bool) (Swept, 
 		return s, err
 	}
 	s.Leases = len(gone)
-	if err := m.rebuild(); err != nil {
-		return s, err
+	if len(kept) == 0 {
+		// The next Attach makes the rules.
+		if err := removeRules(m.o); err != nil {
+			return s, err
+		}
+	} else {
+		if err := m.rebuild(); err != nil {
+			return s, err
+		}
+		m.ready = true
 	}
-	m.ready = true
 	slices.Sort(guarded)
 	for _, name := range slices.Compact(guarded) {
 		if !kept[name] {
@@ -304,4 +311,20 @@ func (m *Manager) Sweep(ctx context.Context, keep func(vm string) bool) (Swept, 
 		}
 	}
 	return s, nil
+}
+
+// leave removes the rules if no VM needs them. A kernel has a limit of chains at a hook (noRules), and
+// those of daemons whose folders were deleted would stay until the host restarts.
+func (m *Manager) leave() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.ready {
+		return nil
+	}
+	there, err := taps(m.o)
+	if err != nil || len(there) > 0 {
+		return err
+	}
+	m.ready, m.guarded = false, map[string]lease{}
+	return removeRules(m.o)
 }

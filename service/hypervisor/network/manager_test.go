@@ -154,6 +154,38 @@ func TestSweepRemovesWhatNoVMHasAndRebuildsTheRest(t *testing.T) {
 	join(t, queue, open(t, s.host, d.Tap), arp(hw(1), hw(1), a.IP.String(), "10.87.0.50"))
 }
 
+// A kernel has room for the rules of a thousand daemons.
+func TestADaemonWithoutVMsLeavesNoRules(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, Options{})
+	stand := func(want bool, when string) {
+		t.Helper()
+		var got bool
+		s.must(s.do(func() (err error) { got, err = rulesStand(s.m.o); return err }))
+		if got != want {
+			t.Errorf("%s: there are rules: %v", when, got)
+		}
+	}
+	end := func() {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		s.must(s.do(func() error { return s.m.Run(ctx) }))
+	}
+	s.attach(Port{VM: "a", MAC: hw(1)})
+	end()
+	stand(true, "the daemon has ended, and a VM runs")
+	s.must(s.do(func() error { return s.m.Detach(t.Context(), "a") }))
+	end()
+	stand(false, "the daemon and its last VM have ended")
+	s.attach(Port{VM: "a", MAC: hw(1)})
+	stand(true, "a VM is back")
+	s.must(s.do(func() error { return s.m.Detach(t.Context(), "a") }))
+	s.m = s.manager(s.m.o)
+	s.sweep(func(string) bool { return false })
+	stand(false, "a daemon was killed and starts without VMs")
+}
+
 func TestEachStepCanBeSaidTwice(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, Options{})

@@ -150,6 +150,19 @@ func rebuildRules(o Options, n numbers, leases []lease) error {
 	return noRules(c.Flush())
 }
 
+// removeRules removes all our tables, if there are any.
+func removeRules(o Options) error {
+	c, err := connect()
+	if err != nil {
+		return noRules(err)
+	}
+	for _, t := range []*nftables.Table{o.bridgeTable(), o.inetTable()} {
+		c.AddTable(t) // so that there is one to delete
+		c.DelTable(t)
+	}
+	return noRules(c.Flush())
+}
+
 // guardPorts creates the bridge table: what guests may send.
 func guardPorts(c *nftables.Conn, o Options, n numbers, leases []lease) error {
 	t := o.bridgeTable()
@@ -456,6 +469,11 @@ func noRules(err error) error {
 		return nil
 	case errors.Is(err, unix.EPERM):
 		return lacksRights(err)
+	case errors.Is(err, unix.E2BIG):
+		return unavailable(
+			err, "this kernel has 1,024 nftables chains at one hook, which is its limit; remove the tables that nobody "+
+				"uses (nft list tables)",
+		)
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EPROTONOSUPPORT), errors.Is(err, unix.EAFNOSUPPORT):
 		return unavailable(
 			err,

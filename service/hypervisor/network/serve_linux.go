@@ -30,7 +30,7 @@ type server struct {
 }
 
 // Run answers DHCP requests on the managed bridge, once that exists, and restores rules that other
-// programs removed, until ctx ends.
+// programs removed, until ctx ends. It then removes the rules if no VM needs them.
 func (m *Manager) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, m.wakeServer)()
 	for ctx.Err() == nil {
@@ -50,7 +50,7 @@ func (m *Manager) Run(ctx context.Context) error {
 		m.serve(ctx, s)
 		s.close()
 	}
-	return nil
+	return m.leave()
 }
 
 // wakeServer interrupts waiting for a request.
