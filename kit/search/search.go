@@ -19,9 +19,9 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/text"
 )
 
-// maxText limits the column search, in bytes. PostgreSQL has at most 2,704 bytes in an entry of an
+// MaxText limits the column search, in bytes. PostgreSQL has at most 2,704 bytes in an entry of an
 // index, and some of them hold a name and an ID besides.
-const maxText = 1024
+const MaxText = 1024
 
 // Fold returns a text with the case of its letters removed. A final sigma becomes a common one: both
 // are the lower case of one letter, and which of them is written depends on what follows.
@@ -35,10 +35,10 @@ func Text(labels map[string]string, words ...string) string {
 		words = append(words, key+"="+labels[key])
 	}
 	all := Fold(strings.Join(words, "\n"))
-	if len(all) <= maxText {
+	if len(all) <= MaxText {
 		return all
 	}
-	end := maxText
+	end := MaxText
 	for !utf8.RuneStart(all[end]) {
 		end--
 	}
@@ -58,6 +58,7 @@ type Page struct {
 }
 
 // Contains returns the condition, with its argument, that the column search of a row contains a text.
+// The parts of the column are lines, so a line end and a text find parts that begin with the text.
 func Contains(wanted string) (condition, arg string) {
 	like := strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`).Replace(Fold(wanted))
 	return `search LIKE ? ESCAPE '\'`, "%" + like + "%"

@@ -265,6 +265,13 @@ func TestTargetsAreCountedAsACampaignWouldSelectThem(t *testing.T) {
 	engines(t, func(c *control) {
 		site, agent := c.fleet("a", 3)
 		c.call("POST", "/devices/register", agent, object{"device_id": "special", "labels": object{"line": "b"}}).Want(201)
+		// More than the column holds that a search looks at, in which labels are last.
+		wordy := object{"zone": "ΟΔΟΣ", "odd": `50%_\`}
+		for i := range 12 {
+			wordy[fmt.Sprintf("k%02d", i)] = strings.Repeat("é", 60)
+		}
+		c.call("POST", "/devices/register", agent, object{"device_id": "wordy", "labels": wordy}).Want(201)
+		c.call("POST", "/devices/register", agent, object{"device_id": "brief", "labels": object{"zone": "ΟΔΟΣ", "odd": `50%_\`}}).Want(201)
 		gone, _ := c.fleet("gone", 2)
 		c.call("POST", "/sites/"+gone+"/revoke", adminToken, nil).Want(200)
 		other := contracttest.As[edgeapi.NewOrg](
@@ -274,8 +281,14 @@ func TestTargetsAreCountedAsACampaignWouldSelectThem(t *testing.T) {
 			token   string
 			want    int64
 		}{
-			{object{"site_ids": []string{site}}, viewerToken, 4},
-			{object{"site_ids": []string{site, gone}}, viewerToken, 4},
+			{object{"site_ids": []string{site}}, viewerToken, 6},
+			{object{"site_ids": []string{site, gone}}, viewerToken, 6},
+			{object{"labels": object{"zone": "ΟΔΟΣ"}}, viewerToken, 2},
+			{object{"labels": object{"zone": "ΟΔΟΣ", "odd": `50%_\`}}, viewerToken, 2},
+			{object{"labels": object{"zone": "ΟΔΟΣ", "k11": strings.Repeat("é", 60)}}, viewerToken, 1},
+			{object{"labels": object{"zone": "οδος"}}, viewerToken, 0},
+			{object{"labels": object{"zone": "ΟΔΟ"}}, viewerToken, 0},
+			{object{"labels": object{"odd": `50__\`}}, viewerToken, 0},
 			{object{"labels": object{"line": "b"}}, viewerToken, 1},
 			{object{"labels": object{"line": "b"}, "device_ids": []string{"a-001", "nobody"}}, viewerToken, 2},
 			{object{"labels": object{"line": "c"}}, viewerToken, 0},

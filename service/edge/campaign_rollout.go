@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
+	"github.com/mainstay-infra/mainstay/kit/search"
 	"github.com/mainstay-infra/mainstay/service/edge/campaign"
 )
 
@@ -121,13 +123,23 @@ func (s *Service) selectTargetsAfter(
 }
 
 // candidates returns the next page of devices that the campaign may select, ordered by ID, with what
-// Targets.matcher reads.
+// Targets.matcher reads. It leaves out most of those that are no targets, so that a campaign for a few
+// devices does not read the whole fleet.
 func candidates(ctx context.Context, q db.Querier, c Campaign, after string, limit int) (page []Device, err error) {
 	query := `SELECT d.device_id, d.site_id, d.labels FROM devices d JOIN sites s ON s.id = d.site_id AND s.status <> 'revoked'
 		WHERE d.device_id > ?`
 	args := []any{after}
 	if c.OrgID != "" {
 		query, args = query+" AND d.org_id = ?", append(args, c.OrgID)
+	}
+	if t := c.Targets.V; len(t.SiteIDs)+len(t.DeviceIDs) == 0 {
+		for k, v := range t.Labels {
+			found, arg := search.Contains("\n" + k + "=" + v)
+			// The column is empty until it is written after an upgrade, and leaves out what is after so many
+			// bytes, of which a character takes up to four.
+			query += " AND (d." + found + " OR d.search = '' OR LENGTH(d.search) > ?)"
+			args = append(args, arg, search.MaxText/utf8.UTFMax-utf8.UTFMax)
+		}
 	}
 	return page, q.Select(ctx, &page, query+" ORDER BY d.device_id LIMIT ?", append(args, limit)...)
 }
