@@ -86,13 +86,18 @@ func (v *Verb) check(cmd *cobra.Command, args []string) error {
 			return exit.Usagef("--%s is missing", name)
 		}
 	}
-	if err := nothingEmpty(cmd, func(f *pflag.Flag) bool { _, many := f.Value.(pflag.SliceValue); return many }); err != nil {
+	if err := nothingEmpty(cmd, takesMany); err != nil {
 		return err
 	}
 	if v.Check == nil {
 		return nil
 	}
 	return v.Check(cmd, args)
+}
+
+func takesMany(f *pflag.Flag) bool {
+	_, many := f.Value.(pflag.SliceValue)
+	return many
 }
 
 // nothingEmpty refuses an empty value of the flags that which names. A script whose variable is not

@@ -290,7 +290,9 @@ const stillLimit = 5 * time.Second
 // again returns a function that checks the credentials of a request again. It does not keep the
 // request's body and connection.
 func (s *Shell[C]) again(r *http.Request, was C) func() error {
-	kept := &http.Request{Method: r.Method, URL: r.URL, Host: r.Host, Header: r.Header, TLS: r.TLS, RemoteAddr: r.RemoteAddr}
+	kept := &http.Request{
+		Method: r.Method, URL: r.URL, Host: r.Host, Header: r.Header, TLS: r.TLS, RemoteAddr: r.RemoteAddr,
+	}
 	kept = kept.WithContext(context.WithoutCancel(r.Context()))
 	return func() error {
 		ctx, cancel := context.WithTimeout(kept.Context(), stillLimit)
