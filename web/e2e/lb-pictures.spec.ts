@@ -26,7 +26,9 @@ test('pictures of the overview, wide and on a phone', async ({ browser }) => {
     for (const page of Object.values(pages)) await open(page, lb.url);
 
     const [drained, , stopped] = lb.backends;
-    const samples = wide.getByRole('figure', { name: 'Packets of the node' }).locator('tbody tr');
+    const figure = wide.getByRole('figure', { name: 'Packets of the node' });
+    const samples = figure.locator('tbody tr');
+    await figure.getByText('Show as a table').click();
     await expect.poll(() => samples.count(), { timeout: 60_000 }).toBeGreaterThan(14);
     const rows = await lb.call<{ id: number; address: string }[]>('GET', '/backends');
     await lb.call('POST', `/backends/${rows.find((r) => r.address === drained.host)?.id}/drain`);
@@ -34,6 +36,7 @@ test('pictures of the overview, wide and on a phone', async ({ browser }) => {
     await stopped.stop();
     await expect.poll(() => samples.count(), { timeout: 60_000 }).toBeGreaterThan(30);
 
+    await figure.getByText('Show as a table').click();
     for (const [name, page] of Object.entries(pages)) {
       await expect(page.getByText('1 of 1', { exact: true })).toBeVisible();
       await expect(page.getByRole('row', { name: `${drained.name} ` })).toContainText('draining (operator)');
