@@ -100,8 +100,8 @@ func takesMany(f *pflag.Flag) bool {
 	return many
 }
 
-// nothingEmpty refuses an empty value of the flags that which names. A script whose variable is not
-// set means one object, and would get all of them.
+// nothingEmpty refuses empty values for the flags that which selects. Without it, a script with an
+// unset variable would get all objects when it means one.
 func nothingEmpty(cmd *cobra.Command, which func(*pflag.Flag) bool) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if !which(f) || err != nil {

@@ -441,7 +441,7 @@ func TestNoMistakeInARotationOfFilesLosesTheKey(t *testing.T) {
 	}
 }
 
-func TestTheLogSaysThatSecretsAreOfAKeyThatIsNotGiven(t *testing.T) {
+func TestTheLogReportsSecretsThatNoConfiguredKeyOpens(t *testing.T) {
 	t.Parallel()
 	d := dbtest.SQLite(t, sealing)
 	run(t, d, configured(t, keyA, "")).seal("one")

@@ -256,7 +256,7 @@ func (k *Keys) Settle(ctx context.Context, d *db.DB, renew Renewer) error {
 		return err
 	}
 	if unreadable > 0 {
-		k.cfg.Log.Warn("none of the given keys opens some of the secrets in the database", "secrets", unreadable,
+		k.cfg.Log.Warn("some secrets in the database cannot be opened with the configured keys", "secrets", unreadable,
 			"help", "if the secret key was replaced, start once more with the old one as accepted-secret-key; "+
 				"if that key is lost, set these secrets anew")
 	}
@@ -266,9 +266,9 @@ func (k *Keys) Settle(ctx context.Context, d *db.DB, renew Renewer) error {
 	return createFile(filepath.Join(k.cfg.Data, currentFile), k.Current) // unless it exists
 }
 
-// Renew calls renew if other keys are accepted and the current one is the database's. A service
-// calls it from time to time: until the last replica has the current key, one may seal with an older
-// key what would be lost once that key is no longer accepted.
+// Renew calls renew if other keys are accepted and the current key is the database's. A service calls
+// it from time to time: until every replica has the current key, some may still seal with an older
+// one, and those values would be lost when that key is no longer accepted.
 func (k *Keys) Renew(ctx context.Context, d *db.DB, renew Renewer) error {
 	if len(k.Accepted) == 0 {
 		return nil
@@ -333,8 +333,8 @@ func missingKey(cfg Config) error {
 	return f
 }
 
-// wrongPrevious is the fault if there is no current key, and secret.key.previous is of another
-// database.
+// wrongPrevious returns the fault for a folder without secret.key whose secret.key.previous does not
+// match the database.
 func wrongPrevious(cfg Config) error {
 	f := fault.New(
 		fault.Conflict,
@@ -403,7 +403,7 @@ func readKeys(cfg Config, known string) (current *secret, accepted []*secret, er
 // maxFile is more than a file with a key has, in bytes.
 const maxFile = 4096
 
-// readFile returns nil if there is no such file in the data directory.
+// readFile reads a key from a file in the data directory. It returns nil if the file does not exist.
 func readFile(cfg Config, name string) (*secret, error) {
 	path := filepath.Join(cfg.Data, name)
 	info, err := os.Stat(path)

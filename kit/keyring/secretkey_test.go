@@ -55,7 +55,7 @@ func TestASecretKeyIsMadeOnceAndOnlyItsOwnerReadsIt(t *testing.T) {
 	})
 }
 
-func TestAKeyFileThatIsNoneIsRefusedAtOnce(t *testing.T) {
+func TestAnUnusableKeyFileIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	d := dbtest.SQLite(t, tables)
 	for name, place := range map[string]func(path string) error{
@@ -78,7 +78,7 @@ func TestAKeyFileThatIsNoneIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
-func TestWhatAKilledProcessLeftOfAKeyIsRemovedAndOthersMayNotReadKeysUnnoticed(t *testing.T) {
+func TestKeyFilesOfAKilledProcessAreRemovedAndExposedOnesReported(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	cfg := config(t, t.TempDir())

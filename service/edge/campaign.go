@@ -369,7 +369,7 @@ func (s *Service) CampaignDevices(ctx context.Context, id, outcome, after string
 }
 
 // settleCampaignDevice records the outcome of a device's update in its campaign. A device that took too
-// long has failed, and reports on what it does then change nothing, but its success still counts.
+// long has failed. Of its later reports, only a success counts.
 func settleCampaignDevice(
 	ctx context.Context, tx *db.Tx, campaignID, deviceID, requestID, outcome, message string,
 ) error {

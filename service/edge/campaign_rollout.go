@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
-	"github.com/mainstay-infra/mainstay/kit/search"
 	"github.com/mainstay-infra/mainstay/service/edge/campaign"
 )
 
@@ -93,7 +91,7 @@ func (s *Service) selectTargetsAfter(
 	if err != nil || c.Phase != phaseSelecting {
 		return "", err
 	}
-	page, err := candidates(ctx, tx, c, after, selectPage)
+	page, err := candidates(ctx, tx, c, db.All(), after, selectPage)
 	if err != nil {
 		return "", err
 	}
@@ -123,23 +121,16 @@ func (s *Service) selectTargetsAfter(
 }
 
 // candidates returns the next page of devices that the campaign may select, ordered by ID, with what
-// Targets.matcher reads. It leaves out most of those that are no targets, so that a campaign for a few
-// devices does not read the whole fleet.
-func candidates(ctx context.Context, q db.Querier, c Campaign, after string, limit int) (page []Device, err error) {
+// Targets.matcher reads. within narrows them down; its conditions are on d, the table of devices.
+func candidates(
+	ctx context.Context, q db.Querier, c Campaign, within db.Scope, after string, limit int,
+) (page []Device, err error) {
+	where, args := within.SQL()
 	query := `SELECT d.device_id, d.site_id, d.labels FROM devices d JOIN sites s ON s.id = d.site_id AND s.status <> 'revoked'
-		WHERE d.device_id > ?`
-	args := []any{after}
+		WHERE ` + where + ` AND d.device_id > ?`
+	args = append(args, after)
 	if c.OrgID != "" {
 		query, args = query+" AND d.org_id = ?", append(args, c.OrgID)
-	}
-	if t := c.Targets.V; len(t.SiteIDs)+len(t.DeviceIDs) == 0 {
-		for k, v := range t.Labels {
-			found, arg := search.Contains("\n" + k + "=" + v)
-			// The column is empty until it is written after an upgrade, and leaves out what is after so many
-			// bytes, of which a character takes up to four.
-			query += " AND (d." + found + " OR d.search = '' OR LENGTH(d.search) > ?)"
-			args = append(args, arg, search.MaxText/utf8.UTFMax-utf8.UTFMax)
-		}
 	}
 	return page, q.Select(ctx, &page, query+" ORDER BY d.device_id LIMIT ?", append(args, limit)...)
 }

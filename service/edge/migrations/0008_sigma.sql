@@ -1,11 +1,8 @@
 -- +goose Up
 
--- What a search looks at holds no final sigma any more. The service writes it again where there is one.
+-- The column search holds no final sigma any more. The service writes it again where there is one.
 UPDATE sites SET search = '' WHERE search LIKE '%ς%';
 UPDATE devices SET search = '' WHERE search LIKE '%ς%';
-UPDATE routes SET search = '' WHERE search LIKE '%ς%';
-UPDATE deployments SET search = '' WHERE search LIKE '%ς%';
-UPDATE campaigns SET search = '' WHERE search LIKE '%ς%';
 
 -- +goose Down
 SELECT 1;

@@ -153,7 +153,7 @@ func (h *Host) KeepNetwork(ctx context.Context) {
 		return
 	}
 	if err := h.network.Run(ctx); err != nil {
-		h.log.Error("the rules of the guests' network are not removed, though no VM needs them", "error", err)
+		h.log.Error("the rules of the guests' network could not be removed, although no VM needs them", "error", err)
 	}
 }
 

@@ -313,8 +313,8 @@ func (m *Manager) Sweep(ctx context.Context, keep func(vm string) bool) (Swept, 
 	return s, nil
 }
 
-// leave removes the rules if no VM needs them. A kernel has a limit of chains at a hook (noRules), and
-// those of daemons whose folders were deleted would stay until the host restarts.
+// leave removes the rules if no VM needs them. The kernel limits the chains at a hook (noRules), and
+// the chains of daemons whose folders were deleted would stay until the host restarts.
 func (m *Manager) leave() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

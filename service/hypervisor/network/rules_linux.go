@@ -471,8 +471,8 @@ func noRules(err error) error {
 		return lacksRights(err)
 	case errors.Is(err, unix.E2BIG):
 		return unavailable(
-			err, "this kernel has 1,024 nftables chains at one hook, which is its limit; remove the tables that nobody "+
-				"uses (nft list tables)",
+			err, "the kernel allows 1,024 chains at one hook, and they are all in use; remove unused nftables tables "+
+				"('nft list tables' shows them)",
 		)
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EPROTONOSUPPORT), errors.Is(err, unix.EAFNOSUPPORT):
 		return unavailable(
