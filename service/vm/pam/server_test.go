@@ -20,6 +20,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/vm/pam"
+	"github.com/mainstay-infra/mainstay/service/vm/pam/pamtest"
 )
 
 // serve serves a socket until the test ends. Its log must not contain the secret.
@@ -49,38 +50,38 @@ func serve(t *testing.T, secret string, s *pam.Server) (socket string) {
 
 func TestAServerAnswersItsOwnServiceAndNobodyElse(t *testing.T) {
 	t.Parallel()
-	path, h := program(t), accounts(t)
-	dir := confDir(t, map[string]string{"mainstay": unixRules, "permit": permitRules})
-	socket := serve(t, h.password, &pam.Server{
+	path, h := pamtest.Program(t), pamtest.Accounts(t)
+	dir := pamtest.ConfDir(t, map[string]string{"mainstay": pamtest.UnixRules, "permit": permitRules})
+	socket := serve(t, h.Password, &pam.Server{
 		UIDs: []int{os.Getuid()}, Services: []string{"mainstay"}, Program: path, ConfDir: dir,
 	})
 	if info, err := os.Stat(socket); err != nil || info.Mode().Perm() != 0o660 {
 		t.Errorf("the socket: %v, %v", info.Mode(), err)
 	}
-	a, err := pam.Socket(socket, "mainstay").Authenticate(t.Context(), h.plain, h.password)
-	if err != nil || a.Username != h.plain {
+	a, err := pam.Socket(socket, "mainstay").Authenticate(t.Context(), h.Plain, h.Password)
+	if err != nil || a.Username != h.Plain {
 		t.Errorf("%+v, %v", a, err)
 	}
-	if _, err := pam.Socket(socket, "mainstay").Authenticate(t.Context(), h.plain, "wrong"); !fault.Is(err, fault.Unauthenticated) {
+	if _, err := pam.Socket(socket, "mainstay").Authenticate(t.Context(), h.Plain, "wrong"); !fault.Is(err, fault.Unauthenticated) {
 		t.Errorf("a wrong password: %v", err)
 	}
-	if _, err := pam.Socket(socket, "permit").Authenticate(t.Context(), h.plain, h.password); !fault.Is(err, fault.Unavailable) {
+	if _, err := pam.Socket(socket, "permit").Authenticate(t.Context(), h.Plain, h.Password); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("a service that may not be asked about: %v", err)
 	}
-	stranger := serve(t, h.password, &pam.Server{
+	stranger := serve(t, h.Password, &pam.Server{
 		UIDs: []int{os.Getuid() + 1}, Services: []string{"mainstay"}, Program: path, ConfDir: dir,
 	})
-	if a, err := pam.Socket(stranger, "mainstay").Authenticate(t.Context(), h.plain, h.password); !fault.Is(err, fault.Unavailable) {
+	if a, err := pam.Socket(stranger, "mainstay").Authenticate(t.Context(), h.Plain, h.Password); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("another user's process: %+v, %v", a, err)
 	}
 }
 
 func TestAServerOutlivesBadRequests(t *testing.T) {
 	t.Parallel()
-	path, h := program(t), accounts(t)
-	socket := serve(t, h.password, &pam.Server{
+	path, h := pamtest.Program(t), pamtest.Accounts(t)
+	socket := serve(t, h.Password, &pam.Server{
 		UIDs: []int{os.Getuid()}, Services: []string{"mainstay"}, Program: path,
-		ConfDir: confDir(t, map[string]string{"mainstay": unixRules}),
+		ConfDir: pamtest.ConfDir(t, map[string]string{"mainstay": pamtest.UnixRules}),
 	})
 	frame := func(body string) string {
 		return string(binary.BigEndian.AppendUint32(nil, uint32(len(body)))) + body
@@ -102,27 +103,27 @@ func TestAServerOutlivesBadRequests(t *testing.T) {
 		}
 		_ = conn.Close()
 	}
-	if _, err := pam.Socket(socket, "mainstay").Authenticate(t.Context(), h.plain, h.password); err != nil {
+	if _, err := pam.Socket(socket, "mainstay").Authenticate(t.Context(), h.Plain, h.Password); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestManyRequestsAtOnceAreAnsweredOrRefused(t *testing.T) {
 	t.Parallel()
-	path, h := program(t), accounts(t)
-	socket := serve(t, h.password, &pam.Server{
+	path, h := pamtest.Program(t), pamtest.Accounts(t)
+	socket := serve(t, h.Password, &pam.Server{
 		UIDs: []int{os.Getuid()}, Services: []string{"mainstay"}, Program: path,
-		ConfDir: confDir(t, map[string]string{"mainstay": unixRules}),
+		ConfDir: pamtest.ConfDir(t, map[string]string{"mainstay": pamtest.UnixRules}),
 	})
 	var work sync.WaitGroup
 	errs := make(chan error, 40)
 	for i := range 40 {
 		work.Go(func() { // each a Client of its own, so that the server has to limit them
-			password := h.password
+			password := h.Password
 			if i%2 == 0 {
 				password = "wrong"
 			}
-			_, err := pam.Socket(socket, "mainstay").Authenticate(t.Context(), h.plain, password)
+			_, err := pam.Socket(socket, "mainstay").Authenticate(t.Context(), h.Plain, password)
 			if err == nil != (i%2 == 1) && !fault.Is(err, fault.Unavailable) {
 				t.Errorf("%s: %v", password, err)
 			}
@@ -144,8 +145,8 @@ func TestManyRequestsAtOnceAreAnsweredOrRefused(t *testing.T) {
 
 func TestTheProgramServesItsSocket(t *testing.T) {
 	t.Parallel()
-	path, h := program(t), accounts(t)
-	dir := confDir(t, map[string]string{"mainstay": unixRules, "hang": script(t, "exec sleep 20")})
+	path, h := pamtest.Program(t), pamtest.Accounts(t)
+	dir := pamtest.ConfDir(t, map[string]string{"mainstay": pamtest.UnixRules, "hang": script(t, "exec sleep 20")})
 	socket := filepath.Join(t.TempDir(), "pam.sock")
 	cmd := exec.Command(path, "serve", "--listen", socket, "--uid", "4242,"+strconv.Itoa(os.Getuid()),
 		"--service", "mainstay,hang", "--confdir", dir)
@@ -157,7 +158,7 @@ func TestTheProgramServesItsSocket(t *testing.T) {
 	c := pam.Socket(socket, "mainstay")
 	var err error
 	for range 200 { // until it listens
-		if _, err = c.Authenticate(t.Context(), h.plain, h.password); !errors.Is(err, pam.ErrNotAsked) {
+		if _, err = c.Authenticate(t.Context(), h.Plain, h.Password); !errors.Is(err, pam.ErrNotAsked) {
 			break
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -168,7 +169,7 @@ func TestTheProgramServesItsSocket(t *testing.T) {
 	// It is killed while it is asked.
 	asked := make(chan error, 1)
 	go func() {
-		_, err := pam.Socket(socket, "hang").Authenticate(t.Context(), h.plain, h.password)
+		_, err := pam.Socket(socket, "hang").Authenticate(t.Context(), h.Plain, h.Password)
 		asked <- err
 	}()
 	for range 200 { // until the stack is asked
@@ -182,7 +183,7 @@ func TestTheProgramServesItsSocket(t *testing.T) {
 	if err := <-asked; !fault.Is(err, fault.Unavailable) {
 		t.Errorf("killed while it was asked: %v", err)
 	}
-	if strings.Contains(log.String(), h.password) {
+	if strings.Contains(log.String(), h.Password) {
 		t.Errorf("the log contains the password: %s", &log)
 	}
 	if out, err := exec.Command(path, "serve").CombinedOutput(); err == nil || !strings.Contains(string(out), "--uid") {
