@@ -53,8 +53,22 @@ type (
 
 // NewSession returns a Session and adds its flags to cmd and all commands below it.
 func NewSession(env client.Environment, cmd *cobra.Command) *Session {
-	s := verb.NewSession(env, &api)
+	var tenant, actor string
+	own := api
+	own.Adjust = func(a *verb.Access) error {
+		a.Header = http.Header{}
+		for name, value := range map[string]string{"Mainstay-Tenant": tenant, "Mainstay-Actor": actor} {
+			if value != "" {
+				a.Header.Set(name, value)
+			}
+		}
+		return nil
+	}
+	s := verb.NewSession(env, &own)
 	s.AddFlags(cmd)
+	f := cmd.PersistentFlags()
+	f.StringVar(&tenant, "as-tenant", "", "act as one of this tenant's; takes an admin's token")
+	f.StringVar(&actor, "as-actor", "", "name of the person to record beside the token's; takes an admin's token")
 	return s
 }
 

@@ -65,6 +65,17 @@ func authorities(caFile string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
+// Headers in which an admin's credentials name for whom a request is made.
+const (
+	HeaderTenant = "Mainstay-Tenant"
+	HeaderActor  = "Mainstay-Actor"
+)
+
+// ActingToken returns the token with which the registry forwards requests of its callers, instead of
+// the fleet's token. A daemon accepts it only together with HeaderActor. An earlier version, which does
+// not know these headers and would take the request for an admin's, does not accept it at all.
+func ActingToken(fleetToken string) string { return "acting." + fleetToken }
+
 // authorize adds the fleet's token to a request.
 func authorize(token string) func(context.Context, *http.Request) error {
 	return func(_ context.Context, req *http.Request) error {

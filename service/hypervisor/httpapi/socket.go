@@ -24,7 +24,7 @@ type visitor struct {
 }
 
 // ownerOf returns the name under which a caller's tickets are counted.
-func ownerOf(v visitor) string { return v.Tenant + "\x00" + v.Name }
+func ownerOf(v visitor) string { return v.Key() }
 
 // ticket issues a ticket for a socket to the VM. The request does not say which socket, so the
 // ticket is valid for one use with any operation that accepts tickets.
