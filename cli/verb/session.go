@@ -119,6 +119,7 @@ type Access struct {
 	Token     string
 	Transport *http.Transport
 	Header    http.Header // sent with every request
+	root      *url.URL    // of the service that the flags name, where Adjust has not changed it
 }
 
 // Access returns the server and the credentials that the flags and the environment name.
@@ -141,7 +142,9 @@ func (s *Session[A]) Access() (*Access, error) {
 		return nil, err
 	}
 	transport.ExpectContinueTimeout = s.api.ExpectContinue
-	access := &Access{server, token, transport, maps.Clone(s.api.Header)}
+	access := &Access{
+		Server: server, Token: token, Transport: transport, Header: maps.Clone(s.api.Header), root: server,
+	}
 	if s.api.Adjust != nil {
 		err = s.api.Adjust(access)
 	}

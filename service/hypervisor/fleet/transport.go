@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -44,6 +45,21 @@ func newHTTPClient(given *http.Client, caFile string) (*http.Client, error) {
 	}
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return client, nil
+}
+
+// expectContinue is how long a forwarded upload waits for 100 Continue before it begins.
+const expectContinue = 5 * time.Second
+
+// newForwarding returns the transport for forwarded requests, which has connections of its own: open
+// consoles must not keep the registry from its nodes. The number of requests in flight limits them.
+func newForwarding(client *http.Client) http.RoundTripper {
+	t, ok := client.Transport.(*http.Transport)
+	if !ok {
+		return cmp.Or(client.Transport, http.DefaultTransport)
+	}
+	t = t.Clone()
+	t.MaxConnsPerHost, t.ExpectContinueTimeout = 0, expectContinue
+	return t
 }
 
 // authorities returns the system's authorities plus those in the file, if one is given.

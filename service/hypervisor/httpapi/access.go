@@ -203,6 +203,9 @@ func (a *API) identify(r *http.Request, op *contract.Operation) (caller.Caller, 
 		return c, err
 	}
 	as, err := acting(r, c)
+	if as.Via != "" {
+		httpserve.StreamOwner(r, as.Key())
+	}
 	if refused := (*fault.Error)(nil); errors.As(err, &refused) && refused.Kind == fault.Denied {
 		err = a.deny(r, op, c, refused)
 	}
@@ -211,7 +214,7 @@ func (a *API) identify(r *http.Request, op *contract.Operation) (caller.Caller, 
 
 // redeem returns the caller of a ticket, whose credentials must still hold.
 func (a *API) redeem(r *http.Request, word string, op *contract.Operation) (caller.Caller, error) {
-	v, err := a.tickets.Redeem(word, r.PathValue("id"), op.ID)
+	v, err := a.tickets.Redeem(word, subjectOf(r), op.ID)
 	if err != nil {
 		return caller.Caller{}, err
 	}
