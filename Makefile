@@ -35,9 +35,10 @@ web-dev: web/node_modules/.package-lock.json ## Serve a console with hot reload 
 	cd web && npm run dev
 
 .PHONY: build
-build: tools web ## Build bin/mainstay, static and with its consoles, and the agent for guests
+build: tools web ## Build bin/mainstay, static and with its consoles, and its helper programs
 	@mkdir -p bin
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	@GO='$(GO)' ./scripts/build-pam.sh -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 
 # Packages install this folder as /usr/share.
 SHARE = bin/share

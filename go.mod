@@ -20,6 +20,7 @@ require (
 	github.com/jmoiron/sqlx v1.4.0
 	github.com/mattn/go-isatty v0.0.24
 	github.com/mdlayher/netlink v1.7.3-0.20250113171957-fbb4dce95f42
+	github.com/msteinert/pam/v2 v2.1.0
 	github.com/oapi-codegen/runtime v1.8.0
 	github.com/osrg/gobgp/v4 v4.8.0
 	github.com/pelletier/go-toml/v2 v2.4.3

@@ -45,6 +45,9 @@ test_packages() {
 	need iptables "network rules of the tests" sh -c 'command -v iptables || ls /usr/sbin/iptables'
 	need nftables "network rules of the tests" sh -c 'command -v nft || ls /usr/sbin/nft'
 	need ovmf "virtual machines that boot by UEFI" sh -c 'ls /usr/share/OVMF/OVMF_CODE*.fd'
+	need gcc "compiles the helper for the host's accounts" command -v gcc
+	need libpam0g-dev "compiles the helper for the host's accounts" test -e /usr/include/security/pam_appl.h
+	need passwd "accounts of the host" sh -c 'command -v useradd || ls /usr/sbin/useradd'
 	need zstd "unpacks kernel modules, as Ubuntu packs them" command -v zstd
 	need ceph-mon "disks in Ceph" command -v ceph-mon
 	need ceph-osd "disks in Ceph" command -v ceph-osd

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -36,6 +37,8 @@ type API[A any] struct {
 	Kinds map[string]*Kind[A]
 	// Header is sent with every request.
 	Header http.Header
+	// Adjust changes how the server is reached, as flags of the service say. Nil: nothing is changed.
+	Adjust func(*Access) error
 	// ExpectContinue is how long an upload waits for 100 Continue before it begins; 0: it does not.
 	ExpectContinue time.Duration
 }
@@ -115,7 +118,8 @@ type Access struct {
 	Server    *url.URL
 	Token     string
 	Transport *http.Transport
-	header    http.Header
+	Header    http.Header // sent with every request
+	root      *url.URL    // of the service that the flags name, where Adjust has not changed it
 }
 
 // Access returns the server and the credentials that the flags and the environment name.
@@ -138,7 +142,13 @@ func (s *Session[A]) Access() (*Access, error) {
 		return nil, err
 	}
 	transport.ExpectContinueTimeout = s.api.ExpectContinue
-	return &Access{server, token, transport, s.api.Header}, nil
+	access := &Access{
+		Server: server, Token: token, Transport: transport, Header: maps.Clone(s.api.Header), root: server,
+	}
+	if s.api.Adjust != nil {
+		err = s.api.Adjust(access)
+	}
+	return access, err
 }
 
 // place returns how the current context reaches the service. What "mainstay dev" left in the working
@@ -214,7 +224,7 @@ func (s *Session[A]) bearer(server *url.URL, place client.Place) (string, error)
 
 // SetHeaders sets the headers of every request.
 func (a *Access) SetHeaders(h http.Header) {
-	for name, values := range a.header {
+	for name, values := range a.Header {
 		h[name] = values
 	}
 	h.Set("User-Agent", "mainstay/"+telemetry.BuildInfo().Version)

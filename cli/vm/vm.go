@@ -33,9 +33,10 @@ func New(env client.Environment) *cobra.Command {
 		"vms",
 	)
 	cmd.Long = `Run virtual machines on the host whose hypervisor daemon answers at --server. VMs are named by id or by name.
+If --server is the registry of a fleet, --node names the host.
 
 ` + daemon.TokenHelp
-	s := commands{daemon.NewSession(env, cmd)}
+	s := commands{daemon.NewHostSession(env, cmd)}
 	cmd.AddCommand(
 		s.run(), s.create(), s.list(), s.show(),
 		s.start(), s.stop(), s.restart(), s.reset(), s.pause(), s.resume(), s.enable(), s.disable(), s.delete(), s.wait(),

@@ -16,16 +16,21 @@ import (
 
 // Claims are the contents of a session token. Only the holder of the key can have issued them.
 type Claims struct {
-	Subject string    `json:"sub"`
-	Role    string    `json:"role,omitempty"`
-	Tenant  string    `json:"tenant,omitempty"`
-	ID      string    `json:"jti"` // identifies the token for revocation
-	Expires time.Time `json:"-"`
+	Subject string `json:"sub"`
+	Role    string `json:"role,omitempty"`
+	Tenant  string `json:"tenant,omitempty"`
+	ID      string `json:"jti"` // identifies the token for revocation
+	// Epoch is a mark that the service stores with the subject and changes in order to end all its
+	// tokens, for example when the password changes. The service compares it; Check does not.
+	Epoch   string    `json:"epoch,omitempty"`
+	Issued  time.Time `json:"-"` // the claim iat; set by Issue
+	Expires time.Time `json:"-"` // the claim exp; set by Issue
 }
 
 // Sessions issues and checks JSON Web Tokens (RFC 7519) signed with HS256 and a secret of the
-// server. The algorithm is pinned: a token's header cannot change it, for example to "none". It is
-// safe for concurrent use.
+// server. The algorithm is pinned: a token's header cannot change it, for example to "none". A
+// header or claim that appears twice, or in another case, is refused, since other readers of the
+// token could take it for something else. It is safe for concurrent use.
 //
 // Opaque tokens (NewToken) are simpler, and services use them among themselves. Sessions are for
 // contracts that promise a JSON Web Token.
@@ -82,17 +87,21 @@ func keyID(secret []byte) string {
 
 type wireClaims struct {
 	Claims
+	Issued  jwt.NumericDate `json:"iat,omitempty"`
 	Expires jwt.NumericDate `json:"exp"`
 }
 
-// Issue returns a token for the claims that expires after life. It sets the token's ID.
+// Issue returns a token for the claims that expires after life. It sets the token's ID
+// and times.
 func (s *Sessions) Issue(c Claims, life time.Duration) (token string, issued Claims, err error) {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails: it crashes the program instead
 	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
 	c.ID = fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:]) // UUIDv4, RFC 9562
-	c.Expires = s.now().Add(life).UTC().Truncate(time.Second)
-	token, err = jwt.Signed(s.signer).Claims(wireClaims{c, *jwt.NewNumericDate(c.Expires)}).Serialize()
+	now := s.now()
+	c.Issued, c.Expires = now.UTC().Truncate(time.Second), now.Add(life).UTC().Truncate(time.Second)
+	wire := wireClaims{Claims: c, Issued: *jwt.NewNumericDate(c.Issued), Expires: *jwt.NewNumericDate(c.Expires)}
+	token, err = jwt.Signed(s.signer).Claims(wire).Serialize()
 	return token, c, err
 }
 
@@ -109,14 +118,14 @@ func (s *Sessions) Check(ctx context.Context, token string) (Claims, error) {
 		return Claims{}, errBadSession
 	}
 	key, known := s.keys[parsed.Headers[0].KeyID]
-	if !known {
+	if !known || parsed.Headers[0].ExtraHeaders[jose.HeaderType] != "JWT" {
 		return Claims{}, errBadSession
 	}
 	var c wireClaims
 	if err := parsed.Claims(key, &c); err != nil {
 		return Claims{}, errBadSession
 	}
-	c.Claims.Expires = c.Expires.Time().UTC()
+	c.Claims.Issued, c.Claims.Expires = c.Issued.Time().UTC(), c.Expires.Time().UTC()
 	if c.Subject == "" || c.ID == "" || !s.now().Before(c.Claims.Expires) {
 		return Claims{}, errBadSession
 	}

@@ -45,6 +45,14 @@ func forge(t *testing.T, token string, part int, old, new string) string {
 	return strings.Join(parts, ".")
 }
 
+// sign replaces the signature of a token.
+func sign(secret []byte, token string) string {
+	head := token[:strings.LastIndex(token, ".")]
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte(head))
+	return head + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
 func TestASessionIsWhoItsTokenSaysUntilItExpires(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 500, time.UTC)
@@ -79,8 +87,6 @@ func TestAForgedSessionIsNobodys(t *testing.T) {
 	// The same key, and an algorithm that the server did not choose.
 	hs512 := forge(t, token, 0, `"HS256"`, `"HS512"`)
 	head := hs512[:strings.LastIndex(hs512, ".")]
-	mac := hmac.New(sha256.New, secretA)
-	mac.Write([]byte(head))
 	stranger, _, err := newSessions(t, time.Now, nothingRevoked, secretB).Issue(auth.Claims{Subject: "anna"}, time.Hour)
 	if err != nil {
 		t.Fatal(err)
@@ -89,8 +95,14 @@ func TestAForgedSessionIsNobodys(t *testing.T) {
 		"another role":          forge(t, token, 1, "viewer", "admin"),
 		"algorithm none":        unsigned,
 		"none, no signature":    unsigned[:strings.LastIndex(unsigned, ".")+1],
-		"another algorithm":     head + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)),
+		"another algorithm":     sign(secretA, head+"."),
 		"another key":           stranger,
+		"another type":          sign(secretA, forge(t, token, 0, `"JWT"`, `"at+jwt"`)),
+		"no type":               sign(secretA, forge(t, token, 0, `,"typ":"JWT"`, ``)),
+		"a claim twice":         sign(secretA, forge(t, token, 1, `"role":"viewer"`, `"role":"viewer","role":"admin"`)),
+		"a claim in capitals":   sign(secretA, forge(t, token, 1, `"sub":`, `"SUB":`)),
+		"a header twice":        sign(secretA, forge(t, token, 0, `"alg":"HS256"`, `"alg":"HS256","alg":"HS256"`)),
+		"no end":                sign(secretA, forge(t, token, 1, `"exp":`, `"end":`)),
 		"an unknown key id":     forge(t, token, 0, `"kid":"`, `"kid":"x`),
 		"cut short":             token[:len(token)-4],
 		"nothing":               "",
