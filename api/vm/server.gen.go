@@ -45,9 +45,6 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 	mux.HandleFunc("POST "+base+"/api/auth/login", rest.Serve(fail, func(in *rest.Input, q *LoginRequestObject) {
 		q.Body = rest.JSON[LoginJSONRequestBody](in, true)
 	}, s.Login, LoginResponseObject.VisitLoginResponse))
-	mux.HandleFunc("POST "+base+"/api/auth/logout", rest.Serve(fail, func(in *rest.Input, q *LogoutRequestObject) {
-		q.Body = rest.JSON[LogoutJSONRequestBody](in, false)
-	}, s.Logout, LogoutResponseObject.VisitLogoutResponse))
 	mux.HandleFunc("GET "+base+"/api/auth/me", rest.Serve(fail, func(_ *rest.Input, _ *GetMeRequestObject) {
 	}, s.GetMe, GetMeResponseObject.VisitGetMeResponse))
 	mux.HandleFunc("GET "+base+"/api/jobs", rest.Serve(fail, func(in *rest.Input, q *ListJobsRequestObject) {
@@ -307,23 +304,6 @@ type Login200JSONResponse Session
 
 func (r Login200JSONResponse) VisitLoginResponse(w http.ResponseWriter) error {
 	return rest.WriteJSON(w, 200, "application/json", r)
-}
-
-// LogoutRequestObject is a request of Logout.
-type LogoutRequestObject struct {
-	Body *LogoutJSONRequestBody
-}
-
-// LogoutResponseObject is an answer of Logout.
-type LogoutResponseObject interface {
-	VisitLogoutResponse(w http.ResponseWriter) error
-}
-
-type Logout204Response struct {
-}
-
-func (r Logout204Response) VisitLogoutResponse(w http.ResponseWriter) error {
-	return rest.WriteNothing(w, 204)
 }
 
 // GetMeRequestObject is a request of GetMe.
@@ -925,9 +905,6 @@ type Server interface {
 	// Login Exchange a password, and a code where two-factor authentication is on, for a token
 	// (POST /api/auth/login)
 	Login(context.Context, LoginRequestObject) (LoginResponseObject, error)
-	// Logout Revoke the token of the request
-	// (POST /api/auth/logout)
-	Logout(context.Context, LogoutRequestObject) (LogoutResponseObject, error)
 	// GetMe Who calls
 	// (GET /api/auth/me)
 	GetMe(context.Context, GetMeRequestObject) (GetMeResponseObject, error)

@@ -535,7 +535,7 @@ type Me struct {
 // Metrics defines model for Metrics.
 type Metrics struct {
 	// CpuUsage Percent of one processor, since the measurement before or on average since the start
-	CpuUsage float32 `json:"cpu_usage"`
+	CpuUsage float64 `json:"cpu_usage"`
 
 	// DiskUsage Bytes read and written since the start
 	DiskUsage int64 `json:"disk_usage"`

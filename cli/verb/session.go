@@ -33,6 +33,9 @@ type API[A any] struct {
 	// Token extracts the token from the value of an environment variable or file. Nil means that the
 	// value is the token.
 	Token func(string) string
+	// DevLogin exchanges what dev mode left for a token, where the token itself is not left. credential
+	// returns a secret by its name, or "".
+	DevLogin func(ctx context.Context, api A, send Send, credential func(name string) (string, error)) (string, error)
 	// Kinds are what arguments and flags name, by the placeholder in the Use of a command: "SITE".
 	Kinds map[string]*Kind[A]
 	// Header is sent with every request.
@@ -216,7 +219,7 @@ func (s *Session[A]) bearer(server *url.URL, place client.Place) (string, error)
 	if s.noToken != nil {
 		return "", s.noToken
 	}
-	if token := place.TokenFor(server); token != "" {
+	if token := place.TokenFor(server); token != "" || s.api.DevLogin != nil {
 		return token, nil
 	}
 	return s.api.Service.DevCredential(s.Env, server)

@@ -30,7 +30,6 @@ func New(env client.Environment) *cobra.Command {
 	cmd := verb.Group(
 		"vm", "Run virtual machines: create, consoles, files, snapshots, backups",
 		"  mainstay image build-demo && mainstay vm run demo\n  mainstay vm list --state running\n  mainstay vm exec web -- uname -a",
-		"vms",
 	)
 	cmd.Long = `Run virtual machines on the host whose hypervisor daemon answers at --server. VMs are named by id or by name.
 If --server is the registry of a fleet, --node names the host.

@@ -30,7 +30,13 @@ var Account = client.Account{
 		}
 		return me.Username, err
 	},
-	Session: login,
+	Session: func(ctx context.Context, p client.Place, username, password string) (string, time.Time, error) {
+		c, send, err := api.Connect(p)
+		if err != nil {
+			return "", time.Time{}, err
+		}
+		return login(ctx, c, send, username, password)
+	},
 	End: func(ctx context.Context, p client.Place) error {
 		c, send, err := api.Connect(p)
 		if err != nil {
@@ -46,18 +52,18 @@ var Account = client.Account{
 	},
 }
 
-func login(ctx context.Context, p client.Place, username, password string) (string, time.Time, error) {
-	c, send, err := api.Connect(p)
-	if err != nil {
-		return "", time.Time{}, err
-	}
-	r, err := c.Login(ctx, vmapi.Credentials{Username: username, Password: password})
+func login(
+	ctx context.Context, c *vmapi.Client, send verb.Send, username, password string,
+) (string, time.Time, error) {
+	r, err := c.Login(ctx, vmapi.Credentials{Username: username, Password: &password})
 	s, err := decode[vmapi.Session](send(ctx, r, err))
 	return s.Token, s.ExpiresAt, err
 }
 
 // devLogin exchanges what dev mode left for a token.
-func devLogin(ctx context.Context, p client.Place, credential func(name string) (string, error)) (string, error) {
+func devLogin(
+	ctx context.Context, c *vmapi.Client, send verb.Send, credential func(name string) (string, error),
+) (string, error) {
 	username, err := credential("username")
 	if err != nil || username == "" {
 		return "", err
@@ -66,7 +72,7 @@ func devLogin(ctx context.Context, p client.Place, credential func(name string) 
 	if err != nil {
 		return "", err
 	}
-	token, _, err := login(ctx, p, username, password)
+	token, _, err := login(ctx, c, send, username, password)
 	return token, err
 }
 

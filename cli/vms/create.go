@@ -9,8 +9,8 @@ import (
 
 	vmapi "github.com/mainstay-infra/mainstay/api/vm"
 	"github.com/mainstay-infra/mainstay/cli/exit"
-	"github.com/mainstay-infra/mainstay/cli/input"
 	"github.com/mainstay-infra/mainstay/cli/verb"
+	"github.com/mainstay-infra/mainstay/cli/vm/spec"
 )
 
 // maxUserData is the maximum size of a file of --user-data, maxKey that of --ssh-key, in bytes.
@@ -20,8 +20,8 @@ const (
 )
 
 func (s commands) create() *cobra.Command {
-	var spec vmapi.VMSpec
-	var memory, disk, network, userData, hostname string
+	var network, userData, hostname string
+	memory, disk := spec.MiB(), spec.GiB()
 	var image, description, backend, node string
 	var cpus int
 	var labels verb.Pairs
@@ -36,34 +36,29 @@ func (s commands) create() *cobra.Command {
 			"  mainstay vms create db --image debian-12 --tenant acme --tag prod --label role=db --protected",
 		Required: []string{"image"},
 	}, func(ctx context.Context, c *call) (err error) {
-		spec = vmapi.VMSpec{
+		request := vmapi.VMSpec{
 			Name: c.Args[0], Image: image, Cpus: verb.Given(c, "cpus", cpus), Tenant: s.of(), Description: verb.Given(c, "description", description),
 			Autostart: verb.Given(c, "autostart", autostart), Protected: verb.Given(c, "protected", protect), Node: verb.Given(c, "node", node),
 			Backend: verb.Given(c, "backend", vmapi.VMSpecBackend(backend)),
 		}
-		if spec.Memory, err = amount(c, "memory", memory, input.MiB); err != nil {
-			return err
-		}
-		if spec.Disk, err = amount(c, "disk", disk, input.GiB); err != nil {
-			return err
-		}
+		request.Memory, request.Disk = verb.Given(c, "memory", memory.Count), verb.Given(c, "disk", disk.Count)
 		if len(labels) > 0 {
-			spec.Labels = new(vmapi.Labels(labels))
+			request.Labels = new(vmapi.Labels(labels))
 		}
 		if len(tags) > 0 {
-			spec.Tags = &tags
+			request.Tags = &tags
 		}
 		if network != "" {
 			mode, bridge, _ := strings.Cut(network, ":")
-			spec.Network = &vmapi.Network{Mode: new(vmapi.NetworkMode(mode))}
+			request.Network = &vmapi.Network{Mode: new(vmapi.NetworkMode(mode))}
 			if bridge != "" {
-				spec.Network.Bridge = &bridge
+				request.Network.Bridge = &bridge
 			}
 		}
-		if spec.CloudInit, err = cloudInit(userData, hostname, keys); err != nil {
+		if request.CloudInit, err = cloudInit(userData, hostname, keys); err != nil {
 			return err
 		}
-		a, err := c.Send(c.API.CreateVM(ctx, spec))
+		a, err := c.Send(c.API.CreateVM(ctx, request))
 		vm, err := decode[vmapi.VM](a, err)
 		if err != nil {
 			return err
@@ -73,8 +68,8 @@ func (s commands) create() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&image, "image", "", "image of the catalog; for admins also a path on the host")
 	f.IntVar(&cpus, "cpus", 1, "number of processors")
-	f.StringVar(&memory, "memory", "512M", "memory, for example 512M or 2G")
-	f.StringVar(&disk, "disk", "", "size of the disk, for example 20G (default: that of the image)")
+	f.Var(&memory, "memory", "memory, in MiB or with a unit: 512, 2G (default 512)")
+	f.Var(&disk, "disk", "size of the disk, in GiB or with a unit: 20, 20G (default: that of the image)")
 	f.StringVar(&network, "network", "", "user, none, or bridge:NAME (default user)")
 	f.StringVar(&backend, "backend", "auto", "what runs it: auto, qemu, sandbox, firecracker or cloud-hypervisor")
 	f.StringVar(&node, "node", "", "host of the fleet to make it on")
@@ -87,18 +82,6 @@ func (s commands) create() *cobra.Command {
 	f.StringVar(&hostname, "hostname", "", "the guest's host name, set by cloud-init")
 	f.StringArrayVar(&keys, "ssh-key", nil, "file with a public key that cloud-init lets log in; may be repeated")
 	return cmd
-}
-
-// amount parses a size, and returns it in a unit. It returns nil if the flag was not given.
-func amount(c *call, flag, text string, unit int64) (*int, error) {
-	if !c.Cmd.Flags().Changed(flag) {
-		return nil, nil
-	}
-	n, err := input.Size(text, unit)
-	if err != nil {
-		return nil, exit.Usagef("--%s: %v", flag, err)
-	}
-	return new(int(n / unit)), nil
 }
 
 func cloudInit(userData, hostname string, keys []string) (*vmapi.CloudInit, error) {

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	vmapi "github.com/mainstay-infra/mainstay/api/vm"
-	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
 	"github.com/mainstay-infra/mainstay/cli/verb"
 )
@@ -41,7 +42,7 @@ func follow(ctx context.Context, c *call, id string) error {
 		case vmapi.JobStatusCancelled:
 			return errors.New("the job was cancelled")
 		default:
-			return exit.Failed("%s", j.Error)
+			return errors.New(j.Error)
 		}
 	}
 }
@@ -105,8 +106,25 @@ func (s commands) jobWatch() *cobra.Command {
 			return err
 		}
 		defer r.Body.Close()
-		return c.Out.Copy(r.Body)
+		_, err = io.Copy(printable{c.Out.Out}, r.Body)
+		return err
 	})
+}
+
+// printable writes lines without what could move the cursor of a terminal.
+type printable struct{ to io.Writer }
+
+func (p printable) Write(text []byte) (int, error) {
+	for line := range strings.Lines(string(text)) {
+		end := ""
+		if strings.HasSuffix(line, "\n") {
+			line, end = line[:len(line)-1], "\n"
+		}
+		if _, err := io.WriteString(p.to, output.Escape(line)+end); err != nil {
+			return 0, err
+		}
+	}
+	return len(text), nil
 }
 
 func (s commands) jobCancel() *cobra.Command {

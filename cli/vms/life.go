@@ -2,6 +2,7 @@ package vms
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -50,7 +51,7 @@ func (s commands) running(ctx context.Context, c *call) error {
 		case vm.State == vmapi.StateRunning:
 			return c.Done(a, "%s is running.", c.Args[0])
 		default:
-			return exit.Failed("%s did not start: it is %s; %s", c.Args[0], vm.State, vm.LastError)
+			return fmt.Errorf("%s did not start: it is %s; %s", c.Args[0], vm.State, vm.LastError)
 		}
 	}
 }

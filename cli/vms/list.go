@@ -42,7 +42,7 @@ func (s commands) list() *cobra.Command {
 		Use: "list", Short: "List VMs by name",
 		Example: "  mainstay vms list --state running\n  mainstay vms list --search debian --sort -created\n  mainstay vms list --tag prod --all -o json",
 	}
-	v.Check = verb.NoEmptyFilters(func(cmd *cobra.Command, args []string) error { return limit.Check(cmd, args) })
+	v.Check = limit.Filtered
 	cmd := s.Command(v, func(ctx context.Context, c *call) error {
 		params := vmapi.ListVMsParams{
 			Tenant: s.of(), State: verb.Given(c, "state", vmapi.State(state)), Tag: verb.Given(c, "tag", tag),

@@ -33,7 +33,7 @@ func (s commands) snapshotID(ctx context.Context, c *call) (string, error) {
 			return snapshot.Id, nil
 		}
 	}
-	return "", exit.Failed("%s has no snapshot %s", c.Args[0], c.Args[1])
+	return "", &exit.Error{Code: exit.NotFound, Err: fmt.Errorf("%s has no snapshot %s", c.Args[0], c.Args[1])}
 }
 
 func (s commands) snapshotCreate() *cobra.Command {

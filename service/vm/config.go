@@ -21,13 +21,13 @@ type Config struct {
 	HypervisorCA    string `key:"hypervisor-ca" help:"Certificate file of an authority that the hypervisor daemon is verified with, beside the host's."`
 	Fleet           bool   `key:"fleet" default:"false" help:"hypervisor-url is the registry of a fleet, which places VMs on its hosts."`
 
-	Auth            string        `key:"auth" default:"local" help:"Who checks passwords: local (users of this service), pam (accounts of the host), or both, separated by a comma."`
-	PAMSocket       string        `key:"pam-socket" default:"/run/mainstay/pam.sock" help:"Socket of mainstay-pam, which asks the host about accounts."`
-	PAMService      string        `key:"pam-service" default:"mainstay" help:"PAM service, a file in /etc/pam.d."`
-	AdminUsername   string        `key:"admin-username" help:"Name of a local admin that is added at the start if there is no such user."`
-	AdminPassword   string        `key:"admin-password" secret:"true" help:"The password of admin-username when it is added."`
-	JWTSecret       string        `key:"jwt-secret" secret:"true" help:"Secret that signs tokens, at least 32 bytes; replicas must share it. Without one it is derived from the secret key."`
-	ExpirationHours int           `key:"expiration-hours" default:"24" min:"0" max:"8760" help:"How long tokens are valid, in hours; at least one."`
+	Auth            string `key:"auth" default:"local" help:"Who checks passwords: local (users of this service), pam (accounts of the host), or both, separated by a comma."`
+	PAMSocket       string `key:"pam-socket" default:"/run/mainstay/pam.sock" help:"Socket of mainstay-pam, which asks the host about accounts."`
+	PAMService      string `key:"pam-service" default:"mainstay" help:"PAM service, a file in /etc/pam.d."`
+	AdminUsername   string `key:"admin-username" help:"Name of a local admin that is added at the start if there is no such user."`
+	AdminPassword   string `key:"admin-password" secret:"true" help:"The password of admin-username when it is added."`
+	JWTSecret       string `key:"jwt-secret" secret:"true" help:"Secret that signs tokens, at least 32 bytes; replicas must share it. Without one it is derived from the secret key."`
+	ExpirationHours int    `key:"expiration-hours" default:"24" min:"0" max:"8760" help:"How long tokens are valid, in hours; at least one."`
 
 	SecretKey         string `key:"secret-key" secret:"true" help:"Key that protects stored secrets and signs the audit log. Replicas must share it; without one it is made and kept in the data folder."`
 	AcceptedSecretKey string `key:"accepted-secret-key" secret:"true" help:"A second secret key that is accepted while keys are rotated: the one before, or the next one."`
@@ -52,7 +52,9 @@ type Config struct {
 // minLife is the shortest life of a token. A lower setting is raised to it.
 const minLife = time.Hour
 
-func (c *Config) tokenLife() time.Duration { return max(minLife, time.Duration(c.ExpirationHours)*time.Hour) }
+func (c *Config) tokenLife() time.Duration {
+	return max(minLife, time.Duration(c.ExpirationHours)*time.Hour)
+}
 
 // Validate returns an error for invalid settings and for settings that contradict each other.
 func (c *Config) Validate() error {

@@ -58,6 +58,8 @@ type Service struct {
 	snapshots *snapshot.Manager
 	watch     *watch.Watcher
 	api       *httpapi.API
+	// renew seals stored secrets again with the current secret key.
+	renew func(ctx context.Context, tx *db.Tx, rotated bool) (unreadable int, err error)
 
 	ending context.Context // done when the service ends
 	end    context.CancelFunc
@@ -106,7 +108,6 @@ func (s *Service) Run(ctx context.Context) error {
 	var jobsErr error
 	work.Go(func() { routine.Keep(ctx, s.log, "jobs", func(ctx context.Context) { jobsErr = s.jobs.Run(ctx) }) })
 	work.Go(func() { routine.Keep(ctx, s.log, "audit", s.audit.Run) })
-	work.Go(func() { routine.Keep(ctx, s.log, "identity", s.identity.Run) })
 	for _, p := range []jobs.Periodic{
 		{Name: "compare with the daemon", Interval: watch.Interval, Run: s.watch.Compare},
 		{Name: "remove deleted VMs", Interval: 15 * time.Second, Nudge: s.life.Nudged(), Run: s.life.Sweep},

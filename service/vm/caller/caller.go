@@ -16,6 +16,7 @@ package caller
 import (
 	"context"
 	"regexp"
+	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/db"
@@ -37,10 +38,13 @@ func Ladder() []string { return []string{string(Viewer), string(User), string(Ad
 
 // Caller identifies who makes a request.
 type Caller struct {
-	Name   string // the username
-	Role   Role
-	Tenant string // empty: none
-	system bool
+	ID      string // of the account
+	Name    string // the username
+	Role    Role
+	Tenant  string    // empty: none
+	TokenID string    // of the token
+	Expires time.Time // of the token
+	system  bool
 }
 
 // System is the service acting on its own.

@@ -11,14 +11,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	vmapi "github.com/mainstay-infra/mainstay/api/vm"
-	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/problem"
-	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/vm/caller"
 	"github.com/mainstay-infra/mainstay/service/vm/driver"
+	"github.com/mainstay-infra/mainstay/service/vm/identity"
 	"github.com/mainstay-infra/mainstay/service/vm/job"
 	"github.com/mainstay-infra/mainstay/service/vm/life"
 	"github.com/mainstay-infra/mainstay/service/vm/record"
@@ -44,12 +43,6 @@ type Config struct {
 	Driver    *driver.Driver
 	Life      *life.Life
 	Snapshots *snapshot.Manager
-
-	// Cookies seals the sessions of the console, and Ended knows those that were signed out.
-	Cookies *auth.Sealer
-	Ended   session.Ended
-	// Workspace knows the other services of the installation; nil: there are none.
-	Workspace session.Workspace
 }
 
 // API serves the contract's operations.
@@ -104,13 +97,12 @@ func New(cfg Config) (*API, error) {
 		Admit:    a.authorize,
 		Rates:    map[string]shell.Rate{shell.RateLogin: {PerSecond: 2, Burst: 120}},
 		Now:      cfg.Now,
-		Sessions: a.sessions(),
-		Who:      who,
 	})
 	if err != nil {
 		return nil, err
 	}
 	vmapi.Register(a.shell, vmapi.BasePath, a, a.fail)
+	a.shell.Raw("POST /api/auth/logout", a.logout)
 	a.shell.Raw("GET /api/jobs/{job}/events", a.watchJob)
 	return a, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/vm/caller"
 )
 
@@ -57,4 +58,9 @@ func (s *Store) AcknowledgeAudit(ctx context.Context, through int64, note string
 	return s.db.Update(ctx, func(tx *db.Tx) error {
 		return s.audit.Acknowledge(ctx, tx, through, caller.From(ctx).Entry(audit.Entry{Message: note}))
 	})
+}
+
+// NoteRefused writes the audit entry of a refused attempt to sign in.
+func (s *Store) NoteRefused(ctx context.Context, e audit.Entry, detail map[string]any) error {
+	return s.audit.Deny(ctx, shell.PeerOf(ctx).IP, e, detail)
 }
