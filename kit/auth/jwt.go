@@ -110,7 +110,7 @@ var errBadSession = fault.New(fault.Unauthenticated, "the token is not valid")
 // Check returns the claims of a token. A token that is damaged, expired, revoked or signed with
 // another key is a fault of kind Unauthenticated.
 func (s *Sessions) Check(ctx context.Context, token string) (Claims, error) {
-	if len(token) > maxToken {
+	if !Sendable(token) { // base64 would skip line breaks
 		return Claims{}, errBadSession
 	}
 	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.HS256})

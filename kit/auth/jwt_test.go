@@ -104,6 +104,7 @@ func TestAForgedSessionIsNobodys(t *testing.T) {
 		"a header twice":        sign(secretA, forge(t, token, 0, `"alg":"HS256"`, `"alg":"HS256","alg":"HS256"`)),
 		"no end":                sign(secretA, forge(t, token, 1, `"exp":`, `"end":`)),
 		"an unknown key id":     forge(t, token, 0, `"kid":"`, `"kid":"x`),
+		"a line break":          token[:20] + "\n" + token[20:],
 		"cut short":             token[:len(token)-4],
 		"nothing":               "",
 		"not a token":           "a.b.c",
