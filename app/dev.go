@@ -27,7 +27,7 @@ type devMode struct {
 	log             *slog.Logger
 	credentials     map[string]string // the service's own
 	credentialsFile string
-	ring            *session.Ring // of the consoles
+	ring            *session.Ring     // of the consoles
 	others          credentials       // of all services
 	urls            map[string]string // of the services that run already, by name
 }

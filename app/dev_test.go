@@ -37,7 +37,7 @@ func TestDevModeTellsOfWhatRuns(t *testing.T) {
 
 func TestDevModeRunsWhatIsNamedInTheOrderOfTheTable(t *testing.T) {
 	t.Parallel()
-	for only, want := range map[string]string{"": "[edge lb hypervisor]", "lb,edge": "[edge lb]"} {
+	for only, want := range map[string]string{"": "[edge lb hypervisor vm]", "lb,edge": "[edge lb]"} {
 		units, err := devUnits(strings.FieldsFunc(only, func(r rune) bool { return r == ',' }))
 		var names []string
 		for _, u := range units {
@@ -47,7 +47,7 @@ func TestDevModeRunsWhatIsNamedInTheOrderOfTheTable(t *testing.T) {
 			t.Errorf("%q: %s, %v", only, got, err)
 		}
 	}
-	const want = `there is no service "agent"; there are: edge, hypervisor, lb`
+	const want = `there is no service "agent"; there are: edge, hypervisor, lb, vm`
 	if _, err := devUnits([]string{"agent"}); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v", err)
 	}
@@ -56,7 +56,7 @@ func TestDevModeRunsWhatIsNamedInTheOrderOfTheTable(t *testing.T) {
 func TestATakenAddressNamesTheVariablesOfWhatRuns(t *testing.T) {
 	t.Parallel()
 	for only, want := range map[string]string{
-		"":     "set EDGE_LISTEN, LB_LISTEN, LB_METRICS_LISTEN or HYPERVISOR_LISTEN to another address",
+		"":     "set EDGE_LISTEN, LB_LISTEN, LB_METRICS_LISTEN, HYPERVISOR_LISTEN or VM_LISTEN to another address",
 		"edge": "set EDGE_LISTEN to another address",
 	} {
 		units, err := devUnits(strings.Fields(only))

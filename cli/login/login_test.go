@@ -157,7 +157,7 @@ func TestARefusedCredentialIsNotStored(t *testing.T) {
 		"nobody to ask":         {"edge --server " + e.url, "fixed", 2, "--token-file or --password-file is missing, and nobody is there"},
 		"no service":            {"--token-file - --server " + e.url, "fixed", 2, "SERVICE is missing"},
 		"no server":             {"edge --token-file -", "fixed", 2, "--server is missing"},
-		"an unknown service":    {"egde --server " + e.url, "", 2, "SERVICE must be edge, hypervisor, lb"},
+		"an unknown service":    {"egde --server " + e.url, "", 2, "SERVICE must be edge, hypervisor, vm, lb"},
 		"no URL":                {"edge --token-file - --server x", "fixed", 2, "--server must be a URL"},
 		"no name of a context":  {"edge --context a/b --token-file - --server " + e.url, "fixed", 2, "NAME must be"},
 		"a service without any": {"lb -u eve --password-file - --server " + e.url, "x", 2, "the load balancer has no passwords"},

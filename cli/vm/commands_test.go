@@ -38,7 +38,7 @@ func commandLines(t *testing.T) map[string]string {
 			" --autostart --start --user-data " + text + " --ssh-key " + text + " --hostname web": "CreateVM",
 		"vm list --tenant acme --state running --label role=web": "ListVMs",
 		"vm show web":                           "ListVMs GetVM",
-		"vms show " + daemontest.VMID:           "GetVM",
+		"vm show " + daemontest.VMID:            "GetVM",
 		"vm start web":                          "ListVMs StartVM",
 		"vm stop web --grace 1m":                "ListVMs StopVM",
 		"vm restart web --force":                "ListVMs RestartVM",

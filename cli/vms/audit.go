@@ -21,7 +21,6 @@ func (s commands) audit() *cobra.Command {
 }
 
 func (s commands) auditList() *cobra.Command {
-	var tenant string
 	var filter func() auditlog.Filter
 	cmd := verb.List(
 		s.session,
@@ -40,14 +39,13 @@ func (s commands) auditList() *cobra.Command {
 		func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
 			f := filter()
 			return c.API.ListAudit(ctx, &vmapi.ListAuditParams{
-				Limit: p.Limit, Cursor: p.Cursor, Tenant: verb.Given(c, "tenant", tenant),
+				Limit: p.Limit, Cursor: p.Cursor, Tenant: s.of(),
 				Actor: f.Actor, Action: f.Action, Target: f.Target, Result: (*vmapi.ListAuditParamsResult)(f.Result),
 				Q: f.Search, From: f.From, To: f.To,
 			})
 		},
 	)
 	filter = auditlog.Filters(cmd, "vm.delete")
-	cmd.Flags().StringVar(&tenant, "tenant", "", "only what concerns this tenant")
 	return cmd
 }
 

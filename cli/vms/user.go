@@ -141,7 +141,9 @@ func (s commands) twoFactor() *cobra.Command {
 		s.Object(verb.Verb{
 			Use: "setup", Short: "Make the secret of a second factor; it counts once a code of it was verified",
 			Example: "  mainstay vms 2fa setup",
-		}, func(ctx context.Context, c *call) (*http.Response, error) { return c.API.SetUpTwoFactor(ctx, vmapi.Nothing{}) }),
+		}, func(ctx context.Context, c *call) (*http.Response, error) {
+			return c.API.SetUpTwoFactor(ctx, vmapi.Nothing{})
+		}),
 		s.Command(verb.Verb{
 			Use: "verify CODE", Short: "Turn the second factor on, and print the recovery codes",
 			Example: "  mainstay vms 2fa verify 123456",

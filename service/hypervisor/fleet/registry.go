@@ -9,6 +9,7 @@ import (
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
 // Defaults of Config.
@@ -108,7 +109,13 @@ func (r *Registry) Node(ctx context.Context, name string) (hypervisorapi.Node, e
 	return r.node(&row), noNode(err, name)
 }
 
-func noNode(err error, name string) error { return db.NotFound(err, "there is no node %.64q", name) }
+func noNode(err error, name string) error {
+	if err = db.NotFound(err, "there is no node %.64q", name); fault.Is(err, fault.NotFound) {
+		// Callers of Forward must tell this from an answer about what they asked for on the node.
+		return fault.From(err).WithCode("node_not_found")
+	}
+	return err
+}
 
 // SetCordon excludes a node from the placement of new VMs, or includes it again. also, which may be
 // nil, runs in the same transaction.

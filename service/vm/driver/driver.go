@@ -173,17 +173,17 @@ func (d *Driver) translate(ctx context.Context, at Place, err error) error {
 		if cause := context.Cause(ctx); errors.Is(cause, context.Canceled) {
 			return cause
 		}
-		return fault.Wrap(fault.Unavailable, err, "%s does not answer", who).WithCode("driver_unreachable")
+		return fault.Wrap(fault.Unavailable, err, "%s does not answer", who)
 	}
 	kind := kindOf(refusal.Status)
 	message := refusal.Message
 	if refusal.Problem.Code == "" || message == "" {
 		return fault.Wrap(fault.Unavailable, err, "%s does not answer as a daemon of Mainstay does (status %d)",
-			who, refusal.Status).WithCode("driver_unreachable")
+			who, refusal.Status)
 	}
 	switch kind {
 	case fault.Unauthenticated, fault.Denied:
-		return fault.Wrap(fault.Unavailable, err, "%s refuses this service's token: %s", who, message).WithCode("driver_refused")
+		return fault.Wrap(fault.Unavailable, err, "%s refuses this service's token: %s", who, message)
 	case fault.Internal:
 		return fault.Wrap(fault.Internal, err, "%s failed: %s", who, message)
 	}

@@ -280,7 +280,7 @@ func seenOf(vm *hypervisorapi.VM, node string) (record.Seen, error) {
 	const longestID = 64
 	if vm.Id == "" || len(vm.Id) > longestID || !vm.State.Valid() {
 		return record.Seen{}, fault.New(fault.Unavailable,
-			"the hypervisor daemon's answer is not in the form of a daemon's").WithCode("driver_unreachable")
+			"the hypervisor daemon's answer is not in the form of a daemon's")
 	}
 	seen := record.Seen{
 		Node: node, DriverID: vm.Id, Generation: vm.Generation, State: stateOf(vm.State), Disk: vm.DiskGib, IPs: vm.Ips,

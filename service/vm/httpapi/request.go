@@ -14,7 +14,7 @@ import (
 )
 
 // errTenant is the fault for a tenant in a request that is not the caller's.
-var errTenant = fault.New(fault.Denied, "tenant: is not the tenant of your token").WithCode("tenant_mismatch")
+var errTenant = fault.New(fault.Denied, "tenant: is not the tenant of your token")
 
 // tagTenant begins tags that stand for a tenant in filters.
 const tagTenant = "tenant:"
@@ -87,7 +87,7 @@ func checkLabels(labels map[string]string) error {
 func checkTags(c caller.Caller, tenant string, tags []string) error {
 	for i, tag := range tags {
 		if of, ok := strings.CutPrefix(tag, tagTenant); ok && of != tenant && !c.SeesAll() {
-			return fault.New(fault.Denied, "%s: is not the tenant of the VM", fmt.Sprintf("tags.%d", i)).WithCode("tenant_mismatch")
+			return fault.New(fault.Denied, "%s: is not the tenant of the VM", fmt.Sprintf("tags.%d", i))
 		}
 	}
 	return nil

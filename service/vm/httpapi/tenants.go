@@ -51,7 +51,7 @@ func (a *API) DeleteTenant(ctx context.Context, req vmapi.DeleteTenantRequestObj
 		n, err := a.identity.CountInTenant(ctx, tx, req.Name)
 		if err == nil && n > 0 {
 			err = fault.New(fault.Conflict, "tenant %s has %d users; remove them first, or move them to another tenant",
-				req.Name, n).WithCode("tenant_in_use")
+				req.Name, n)
 		}
 		return err
 	})

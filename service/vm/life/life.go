@@ -105,8 +105,7 @@ func (l *Life) Clone(ctx context.Context, source *record.VM, name string, linked
 	case source.Name == name:
 		return record.VM{}, fault.InvalidField("target_name", "is the name of the VM itself")
 	case !source.Provisioned():
-		return record.VM{}, fault.New(fault.NotFound, "VM %s has no disk yet: the daemon has not made it", source.Name).
-			WithCode("not_provisioned")
+		return record.VM{}, fault.New(fault.NotFound, "VM %s has no disk yet: the daemon has not made it", source.Name)
 	case linked && source.State != record.Stopped && source.State != record.Failed:
 		return record.VM{}, fault.New(fault.Conflict, "VM %s is %s; a linked clone takes a stopped VM", source.Name, source.State)
 	}

@@ -92,7 +92,7 @@ func (l *Life) verb(
 		return err
 	}
 	if !r.Provisioned() {
-		return fault.New(fault.Conflict, "the VM is %s, and the daemon has not made it yet", r.State).WithCode("not_provisioned")
+		return fault.New(fault.Conflict, "the VM is %s, and the daemon has not made it yet", r.State)
 	}
 	if err := l.store.Note(ctx, audit.Entry{Action: action, Target: r.ID, Tenant: r.Tenant}); err != nil {
 		return err
@@ -122,5 +122,5 @@ func (l *Life) vanished(ctx context.Context, r *record.VM) error {
 		return err
 	}
 	return fault.New(fault.Conflict,
-		"the hypervisor daemon does not know the VM any more; restore it from a backup, or delete it").WithCode("vm_missing")
+		"the hypervisor daemon does not know the VM any more; restore it from a backup, or delete it")
 }

@@ -88,7 +88,7 @@ func (l *Life) ask(ctx context.Context, r *record.VM) (record.Seen, error) {
 	}
 	source, err := l.store.VM(ctx, r.Spec.V.Source)
 	if err != nil {
-		return record.Seen{}, fault.New(fault.Conflict, "the VM that this one is a clone of was deleted").WithCode("source_deleted")
+		return record.Seen{}, fault.New(fault.Conflict, "the VM that this one is a clone of was deleted")
 	}
 	return l.driver.Clone(ctx, r, &source)
 }

@@ -26,7 +26,7 @@ func (s *Store) Add(ctx context.Context, r VM, action, message string, begin fun
 		}
 		r.Search = r.searchText()
 		if err := tx.Insert(ctx, "vms", *r); db.IsUnique(err) {
-			return fault.New(fault.Conflict, "there is a VM named %s already", r.Name).WithCode("name_taken")
+			return fault.New(fault.Conflict, "there is a VM named %s already", r.Name)
 		} else if err != nil {
 			return err
 		}
@@ -93,7 +93,7 @@ func (s *Store) Delete(ctx context.Context, id string, cancel func(tx *db.Tx, jo
 		r, err := s.change(ctx, tx, id, func(r *VM) (kind, message string, err error) {
 			if r.Protected {
 				return "", "", fault.New(fault.Conflict,
-					"the VM is protected; set protected to false before you delete it").WithCode("vm_protected")
+					"the VM is protected; set protected to false before you delete it")
 			}
 			r.DeletedAt, r.Secret = db.At(s.now()), ""
 			return "", "", nil

@@ -31,7 +31,7 @@ type JobRef struct {
 
 // errBusy is the fault for a request that needs the VM while a job changes it.
 func errBusy(j *JobRef) error {
-	return fault.New(fault.Conflict, "job %s (%s) is changing the VM; wait for it, or cancel it", j.ID, j.Kind).WithCode("vm_busy")
+	return fault.New(fault.Conflict, "job %s (%s) is changing the VM; wait for it, or cancel it", j.ID, j.Kind)
 }
 
 // NewJob returns a job of a kind for a VM that has not begun.
@@ -128,10 +128,10 @@ func (s *Store) Start(ctx context.Context, id string, entry audit.Entry, begin f
 		r, err = s.change(ctx, tx, id, func(r *VM) (kind, message string, err error) {
 			switch {
 			case r.State == Running || r.State == Starting || r.State == Stopping || r.State == Paused:
-				return "", "", fault.New(fault.Conflict, "the VM is %s already", r.State).WithCode("wrong_state")
+				return "", "", fault.New(fault.Conflict, "the VM is %s already", r.State)
 			case r.State == Missing:
 				return "", "", fault.New(fault.Conflict,
-					"the hypervisor daemon does not know the VM any more; restore it from a backup, or delete it").WithCode("vm_missing")
+					"the hypervisor daemon does not know the VM any more; restore it from a backup, or delete it")
 			case r.Job != nil && r.Job.Kind != JobProvision:
 				return "", "", errBusy(r.Job)
 			}

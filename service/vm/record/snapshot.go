@@ -23,7 +23,7 @@ type Snapshot struct {
 	CreatedAt   db.Time `db:"created_at"`
 }
 
-var errNoSnapshot = fault.New(fault.NotFound, "there is no such snapshot").WithCode("snapshot_not_found")
+var errNoSnapshot = fault.New(fault.NotFound, "there is no such snapshot")
 
 // Snapshots lists the snapshots of a VM that the caller has read, oldest first.
 func (s *Store) Snapshots(ctx context.Context, vm string) (all []Snapshot, err error) {
@@ -56,7 +56,7 @@ func (s *Store) AddSnapshot(ctx context.Context, vm string, snapshot *Snapshot) 
 		}
 		snapshot.VM, snapshot.Parent, snapshot.CreatedAt = r.ID, r.SnapshotID, db.At(s.now())
 		if err := tx.Insert(ctx, "snapshots", *snapshot); db.IsUnique(err) {
-			return fault.New(fault.Conflict, "the VM has a snapshot named %s already", snapshot.Name).WithCode("name_taken")
+			return fault.New(fault.Conflict, "the VM has a snapshot named %s already", snapshot.Name)
 		} else if err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func (s *Store) ready(ctx context.Context, tx *db.Tx, vm string) (VM, error) {
 	case r.Job != nil:
 		return r, errBusy(r.Job)
 	case !r.Provisioned():
-		return r, fault.New(fault.Conflict, "the VM has no disk yet: the daemon has not made it").WithCode("not_provisioned")
+		return r, fault.New(fault.Conflict, "the VM has no disk yet: the daemon has not made it")
 	}
 	return r, nil
 }

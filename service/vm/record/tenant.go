@@ -50,7 +50,7 @@ func (t *Tenant) Check(more Use) error {
 			continue
 		}
 		return fault.New(fault.Denied, "quota %s of tenant %s: %d %s requested, %d of %d left",
-			l.name, t.Name, l.requested, l.unit, max(0, *l.limit-l.used), *l.limit).WithCode("quota_exceeded")
+			l.name, t.Name, l.requested, l.unit, max(0, *l.limit-l.used), *l.limit)
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func (s *Store) DeleteTenant(ctx context.Context, name string, users func(tx *db
 			return err
 		}
 		if t.Used.VMs > 0 {
-			return fault.New(fault.Conflict, "tenant %s has %d VMs; delete them first", name, t.Used.VMs).WithCode("tenant_in_use")
+			return fault.New(fault.Conflict, "tenant %s has %d VMs; delete them first", name, t.Used.VMs)
 		}
 		if err := users(tx); err != nil {
 			return err

@@ -106,7 +106,7 @@ func (r *VM) searchText() string {
 	return search.Text(r.Labels.V, append(words, r.IPs.V...)...)
 }
 
-var errNoVM = fault.New(fault.NotFound, "there is no such VM").WithCode("vm_not_found")
+var errNoVM = fault.New(fault.NotFound, "there is no such VM")
 
 // VM returns a VM in the caller's scope by its id.
 func (s *Store) VM(ctx context.Context, id string) (VM, error) { return vmByID(ctx, s.db, id, "") }
@@ -141,7 +141,7 @@ func (s *Store) Named(ctx context.Context, name string, tenant *string) (VM, err
 		return VM{}, errNoVM
 	case len(found) > 1:
 		return VM{}, fault.New(fault.Conflict,
-			"several tenants have a VM named %s; say which one's with ?tenant=NAME", name).WithCode("name_ambiguous")
+			"several tenants have a VM named %s; say which one's with ?tenant=NAME", name)
 	}
 	return found[0], readJobs(ctx, s.db, []*VM{&found[0]})
 }

@@ -1,0 +1,310 @@
+package vms_test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	vmapi "github.com/mainstay-infra/mainstay/api/vm"
+	"github.com/mainstay-infra/mainstay/cli"
+	"github.com/mainstay-infra/mainstay/kit/contract"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
+)
+
+// load reads the contract once: it takes long, and the contract is not modified.
+var load = sync.OnceValues(func() (*contract.Contract, error) {
+	return contract.Load(vmapi.Document, vmapi.BasePath, []string{"open", "viewer", "user", "admin"})
+})
+
+// server is a fake of the service that returns examples and validates requests and responses against
+// the contract.
+type server struct {
+	url   string
+	mu    sync.Mutex
+	calls []string // operation ids
+	auth  string   // the last Authorization header
+	body  string   // the last request's
+}
+
+func serve(t *testing.T, handlers map[string]http.HandlerFunc) *server {
+	t.Helper()
+	c, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{}
+	mux := http.NewServeMux()
+	for _, op := range c.Operations() {
+		mux.HandleFunc(op.Pattern, func(w http.ResponseWriter, r *http.Request) {
+			if err := op.CheckRequest(r); err != nil {
+				t.Errorf("%s: the request is against the contract: %v", op.ID, err)
+			}
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Errorf("%s: %v", op.ID, err)
+			}
+			s.mu.Lock()
+			s.calls, s.auth, s.body = append(s.calls, op.ID), r.Header.Get("Authorization"), string(body)
+			s.mu.Unlock()
+			if h := handlers[op.ID]; h != nil {
+				h(w, r)
+				return
+			}
+			status := op.Statuses[0]
+			if status == http.StatusNoContent {
+				w.WriteHeader(status)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			if op.ID == "WatchJob" {
+				w.Header().Set("Content-Type", "text/event-stream")
+			}
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, examples[op.ID]) // the client may have disconnected
+		})
+	}
+	hs := httptest.NewServer(contracttest.New(c, vmapi.BasePath).Wrap(t, mux))
+	t.Cleanup(hs.Close)
+	s.url = hs.URL
+	return s
+}
+
+func (s *server) called() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.calls, " ")
+}
+
+// run runs a command line, and returns its exit code and what it prints.
+func run(t *testing.T, dir, stdin string, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	code = cli.Main(t.Context(), args, cli.IO{
+		In: strings.NewReader(stdin), Out: &o, Err: &e, Dir: dir, ConfigDir: "/nonexistent",
+		Getenv: func(string) string { return "" },
+	})
+	return code, o.String(), e.String()
+}
+
+const (
+	at  = `"2026-11-23T18:00:00Z"`
+	one = `{"id":"v1","name":"web","tenant":"acme","image":"demo","cpus":1,"memory":512,"disk":2,"labels":{"tenant":"acme"},"tags":["prod"],` +
+		`"description":"","state":"running","unreachable":false,"provisioned":true,"autostart":false,"protected":false,"backend":"qemu",` +
+		`"network":{"mode":"user"},"node":"","ips":["10.0.0.7"],"mac":"52:54:00:00:00:01","created":` + at + `,"updated":` + at +
+		`,"last_error":"","job":null}`
+	snap = `{"id":"s1","vm_name":"web","name":"before","description":"","snapshot_type":"Disk","parent_id":null,"size_bytes":0,"created":` +
+		at + `,"current":true}`
+	done = `{"id":"j1","kind":"vm.start","vm_id":"v1","vm_name":"web","status":"completed","progress":1,"created":` + at + `,"error":""}`
+	user = `{"id":"u1","username":"alice","role":"user","tenant":"acme","source":"local","two_factor":false,"created":` + at + `}`
+	acme = `{"name":"acme","description":"","quota":{"vms":5},"used":{"vms":1,"cpus":1,"memory":512,"disk":2,"snapshots":0,"users":1},"created":` + at + `}`
+)
+
+// examples are what the fake answers, by operation.
+var examples = map[string]string{
+	"GetMe":            `{"id":"u1","username":"alice","role":"admin","two_factor":false}`,
+	"SetUpTwoFactor":   `{"secret":"ABC","provisioning_uri":"otpauth://totp/x","qr_code":"data:image/png;base64,AA=="}`,
+	"VerifyTwoFactor":  `{"status":"2fa_enabled","recovery_codes":["one-two"]}`,
+	"DisableTwoFactor": `{"status":"2fa_disabled"}`,
+	"ListUsers":        "[" + user + "]", "CreateUser": user, "UpdateUser": user,
+	"ListTenants": "[" + acme + "]", "GetTenant": acme, "PutTenant": acme,
+	"ListVMs":  `{"items":[` + one + `],"total":1,"offset":0,"limit":100}`,
+	"CreateVM": one, "GetVM": one, "UpdateVM": one, "CloneVM": one,
+	"StartVM": `{"status":"starting","job_id":"j1"}`, "StopVM": `{"status":"stopped"}`, "RestartVM": `{"status":"restarted"}`,
+	"PauseVM": `{"status":"paused"}`, "ResumeVM": `{"status":"running"}`,
+	"GetVMMetrics":  `{"cpu_usage":1.5,"memory_usage":1,"disk_usage":1,"network_rx":1,"network_tx":1}`,
+	"ListVMEvents":  `[{"id":1,"at":` + at + `,"kind":"state","message":"created","actor":"alice"}]`,
+	"ListSnapshots": "[" + snap + "]", "CreateSnapshot": snap, "GetSnapshot": snap,
+	"GetSnapshotTree": `[{"snapshot":` + snap + `,"children":[]}]`, "RevertSnapshot": `{"status":"reverted","snapshot_id":"s1"}`,
+	"ListJobs": "[" + done + "]", "GetJob": done, "CancelJob": done, "WatchJob": "event: operation\ndata: {}\n\n",
+	"ListAudit": `[{"seq":1,"time":` + at + `,"actor":"alice","action":"vm.create","target":"v1","tenant":"acme","result":"ok","message":""}]`,
+	"VerifyAudit": `{"ok":true,"entries":1,"verified":1,"reason":"","genesis":"g","head_seq":1,"head_hash":"h","segments":[],"breaks":[],` +
+		`"checkpoints":{"count":1,"since":` + at + `,"newest_at":` + at + `,"newest_seq":1,"cut":0}}`,
+}
+
+// commandLines are every command once, with the operations that it calls.
+func commandLines(t *testing.T) map[string]string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("correct horse\nbattery"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return map[string]string{
+		"whoami": "GetMe",
+		"list --state running --tag prod --node a --search web --sort -created --tenant acme": "ListVMs",
+		"list --all": "ListVMs",
+		"show web":   "GetVM",
+		"create web --image demo --cpus 2 --memory 2G --disk 20 --network bridge:br0 --backend qemu --node a --label a=b --tag x --description d " +
+			"--autostart --protected --user-data " + file + " --hostname web --ssh-key " + file: "CreateVM",
+		"set web --label a=b --tag x --description d --autostart --protected=false": "UpdateVM",
+		"clone web web-2 --linked":                              "CloneVM",
+		"delete web --yes":                                      "DeleteVM",
+		"start web":                                             "StartVM GetJob GetVM",
+		"start web --no-wait":                                   "StartVM",
+		"stop web --grace 1m --force":                           "StopVM",
+		"restart web":                                           "RestartVM",
+		"pause web":                                             "PauseVM",
+		"resume web --tenant acme":                              "ResumeVM",
+		"metrics web":                                           "GetVMMetrics",
+		"events web --limit 5":                                  "ListVMEvents",
+		"snapshot create web before --full --description d":     "CreateSnapshot",
+		"snapshot list web":                                     "ListSnapshots",
+		"snapshot show web before":                              "ListSnapshots GetSnapshot",
+		"snapshot tree web":                                     "GetSnapshotTree",
+		"snapshot revert web before --yes":                      "ListSnapshots RevertSnapshot",
+		"snapshot delete web before --yes":                      "ListSnapshots DeleteSnapshot",
+		"job list --vm v1":                                      "ListJobs",
+		"job show j1":                                           "GetJob",
+		"job wait j1":                                           "GetJob",
+		"job watch j1":                                          "WatchJob",
+		"job cancel j1":                                         "CancelJob",
+		"user list":                                             "ListUsers",
+		"user add alice --role user --password-file " + file:    "CreateUser",
+		"user set alice --role admin --no-tenant --disable-2fa": "UpdateUser",
+		"user remove alice --yes":                               "DeleteUser",
+		"tenant list":                                           "ListTenants",
+		"tenant show acme":                                      "GetTenant",
+		"tenant set acme --vms 5 --cpus 4 --memory 1 --disk 1 --snapshots 1 --description d": "PutTenant",
+		"tenant delete acme --yes":        "DeleteTenant",
+		"2fa setup":                       "SetUpTwoFactor",
+		"2fa verify 123456":               "VerifyTwoFactor",
+		"2fa disable 123456":              "DisableTwoFactor",
+		"audit list --action vm.create":   "ListAudit",
+		"audit verify":                    "VerifyAudit",
+		"audit acknowledge 7 --note read": "AcknowledgeAudit",
+	}
+}
+
+func TestEveryCommandMakesTheCallsItIsForAndKeepsTheContract(t *testing.T) {
+	t.Parallel()
+	for line, operations := range commandLines(t) {
+		for _, format := range []string{"table", "json", "yaml"} {
+			t.Run(line+" "+format, func(t *testing.T) {
+				t.Parallel()
+				s := serve(t, nil)
+				args := append([]string{"vms", "--server", s.url, "--token", "t", "--output", format}, strings.Fields(line)...)
+				code, out, errOut := run(t, t.TempDir(), "", args...)
+				if code != 0 || s.called() != operations || s.auth != "Bearer t" {
+					t.Errorf("exit code %d, called %q as %q\n%s%s", code, s.called(), s.auth, out, errOut)
+				}
+			})
+		}
+	}
+}
+
+func TestEveryOperationHasACommand(t *testing.T) {
+	t.Parallel()
+	reached := []string{
+		"GetHealth",       // for monitors
+		"Login", "Logout", // by mainstay login and logout
+	}
+	for _, operations := range commandLines(t) {
+		reached = append(reached, strings.Fields(operations)...)
+	}
+	c, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, op := range c.Operations() {
+		if !slices.Contains(reached, op.ID) {
+			t.Errorf("%s (%s %s)", op.ID, op.Method, op.Path)
+		}
+	}
+}
+
+func TestEveryCommandHasAnExample(t *testing.T) {
+	t.Parallel()
+	cmd, _, err := cli.NewRoot(cli.IO{}).Find([]string{"vms"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		if !strings.Contains(cmd.Example, "mainstay vms") {
+			t.Errorf("%s has no example", cmd.CommandPath())
+		}
+		for _, c := range cmd.Commands() {
+			walk(c)
+		}
+	}
+	walk(cmd)
+}
+
+func TestAPasswordIsReadFromAFileAndSentOnlyInTheBody(t *testing.T) {
+	t.Parallel()
+	s := serve(t, nil)
+	code, out, errOut := run(t, t.TempDir(), "correct horse battery\nrest", "vms", "--server", s.url, "--token", "t",
+		"user", "add", "alice", "--role", "viewer", "--tenant", "acme", "--password-file", "-")
+	if code != 0 || s.body != `{"password":"correct horse battery","role":"viewer","source":"local","tenant":"acme","username":"alice"}` {
+		t.Errorf("exit code %d, body %s\n%s%s", code, s.body, out, errOut)
+	}
+	if strings.Contains(out+errOut, "horse") {
+		t.Errorf("the password is printed: %s%s", out, errOut)
+	}
+}
+
+func TestWithoutATokenItLogsInWithWhatDevModeLeft(t *testing.T) {
+	t.Parallel()
+	s := serve(t, map[string]http.HandlerFunc{"Login": func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"token":"fresh","user_id":"u1","role":"admin","username":"admin","expires_at":`+at+`}`)
+	}})
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, ".mainstay"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, ".mainstay", "credentials.json")
+	if err := os.WriteFile(file, []byte(`{"vm":{"username":"admin","password":"secret of dev"}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, _, errOut := run(t, dir, "", "vms", "--server", s.url, "whoami")
+	if code != 0 || s.called() != "Login GetMe" || s.auth != "Bearer fresh" {
+		t.Errorf("exit code %d, called %q as %q: %s", code, s.called(), s.auth, errOut)
+	}
+	code, _, _ = run(t, t.TempDir(), "", "vms", "--server", s.url, "whoami")
+	if s.auth != "" || s.called() != "Login GetMe GetMe" {
+		t.Errorf("without a file: exit code %d, called %q as %q", code, s.called(), s.auth)
+	}
+}
+
+func TestAStartThatFailsSaysWhy(t *testing.T) {
+	t.Parallel()
+	s := serve(t, map[string]http.HandlerFunc{"GetJob": func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, strings.Replace(strings.Replace(done, "completed", "failed", 1), `"error":""`, `"error":"no such image"`, 1))
+	}})
+	code, _, errOut := run(t, t.TempDir(), "", "vms", "--server", s.url, "--token", "t", "start", "web")
+	if code != 1 || !strings.Contains(errOut, "no such image") {
+		t.Errorf("exit code %d: %s", code, errOut)
+	}
+}
+
+func TestWrongUseIsRefusedBeforeAnythingIsSent(t *testing.T) {
+	t.Parallel()
+	s := serve(t, nil)
+	for line, want := range map[string]string{
+		"create web":                        "--image is missing",
+		"set web":                           "nothing to change",
+		"user set alice":                    "nothing to change",
+		"stop web --grace 1h":               "--grace must be between",
+		"list --state=":                     "--state is empty",
+		"create web --image x --memory 1.5": "must be a size",
+		"delete web":                        "--yes",
+	} {
+		code, _, errOut := run(t, t.TempDir(), "", append([]string{"vms", "--server", s.url, "--token", "t"}, strings.Fields(line)...)...)
+		if code != 2 || !strings.Contains(errOut, want) {
+			t.Errorf("%s: exit code %d: %s", line, code, errOut)
+		}
+	}
+	if s.called() != "" {
+		t.Errorf("called %s", s.called())
+	}
+}
