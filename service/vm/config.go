@@ -16,10 +16,11 @@ type Config struct {
 	Data     string `key:"data" default:".mainstay/vm" help:"Folder for the database and the secret keys."`
 	Database string `key:"database" env:"MAINSTAY_DATABASE_URL" secret:"true" help:"PostgreSQL URL. Without one, SQLite in the data folder."`
 
-	HypervisorURL   string `key:"hypervisor-url" default:"http://127.0.0.1:7070" help:"URL of the hypervisor daemon, or of the registry of a fleet."`
-	HypervisorToken string `key:"hypervisor-token" secret:"true" help:"Token of an admin at the hypervisor daemon."`
-	HypervisorCA    string `key:"hypervisor-ca" help:"Certificate file of an authority that the hypervisor daemon is verified with, beside the host's."`
-	Fleet           bool   `key:"fleet" default:"false" help:"hypervisor-url is the registry of a fleet, which places VMs on its hosts."`
+	HypervisorURL   string        `key:"hypervisor-url" default:"http://127.0.0.1:7070" help:"URL of the hypervisor daemon, or of the registry of a fleet."`
+	HypervisorToken string        `key:"hypervisor-token" secret:"true" help:"Token of an admin at the hypervisor daemon."`
+	HypervisorCA    string        `key:"hypervisor-ca" help:"Certificate file of an authority that the hypervisor daemon is verified with, beside the host's."`
+	CompareInterval time.Duration `key:"compare-interval" default:"10s" min:"100ms" max:"1h" help:"How often all VMs are compared with what the hypervisor daemon tells."`
+	Fleet           bool          `key:"fleet" default:"false" help:"hypervisor-url is the registry of a fleet, which places VMs on its hosts."`
 
 	Auth            string `key:"auth" default:"local" help:"Who checks passwords: local (users of this service), pam (accounts of the host), or both, separated by a comma."`
 	PAMSocket       string `key:"pam-socket" default:"/run/mainstay/pam.sock" help:"Socket of mainstay-pam, which asks the host about accounts."`

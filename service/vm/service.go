@@ -109,7 +109,7 @@ func (s *Service) Run(ctx context.Context) error {
 	work.Go(func() { routine.Keep(ctx, s.log, "jobs", func(ctx context.Context) { jobsErr = s.jobs.Run(ctx) }) })
 	work.Go(func() { routine.Keep(ctx, s.log, "audit", s.audit.Run) })
 	for _, p := range []jobs.Periodic{
-		{Name: "compare with the daemon", Interval: watch.Interval, Run: s.watch.Compare},
+		{Name: "compare with the daemon", Interval: s.cfg.CompareInterval, Run: s.watch.Compare},
 		{Name: "remove deleted VMs", Interval: 15 * time.Second, Nudge: s.life.Nudged(), Run: s.life.Sweep},
 		{Name: "remove unfinished snapshots", Interval: time.Minute, Run: s.snapshots.Sweep},
 		{Name: "forget jobs", Interval: time.Hour, Run: s.jobs.Expire},

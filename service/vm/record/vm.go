@@ -120,7 +120,8 @@ func vmByID(ctx context.Context, q db.Querier, id, lock string) (VM, error) {
 	if err := db.NotFound(err, "there is no such VM"); err != nil {
 		return r, err
 	}
-	return r, readJobs(ctx, q, []*VM{&r})
+	err = readJobs(ctx, q, []*VM{&r})
+	return r, err
 }
 
 // Named returns a VM in the caller's scope by its name. tenant narrows the search for callers who
@@ -143,7 +144,8 @@ func (s *Store) Named(ctx context.Context, name string, tenant *string) (VM, err
 		return VM{}, fault.New(fault.Conflict,
 			"several tenants have a VM named %s; say which one's with ?tenant=NAME", name)
 	}
-	return found[0], readJobs(ctx, s.db, []*VM{&found[0]})
+	err = readJobs(ctx, s.db, []*VM{&found[0]})
+	return found[0], err
 }
 
 // Filter selects VMs. Empty fields select all.
@@ -201,7 +203,8 @@ func (s *Store) VMs(ctx context.Context, f Filter) (page []VM, total int, err er
 	for i := range page {
 		refs[i] = &page[i]
 	}
-	return page, total, readJobs(ctx, s.db, refs)
+	err = readJobs(ctx, s.db, refs)
+	return page, total, err
 }
 
 // save writes all columns of a VM that can change.

@@ -16,16 +16,12 @@ package watch
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/vm/caller"
 	"github.com/mainstay-infra/mainstay/service/vm/driver"
 	"github.com/mainstay-infra/mainstay/service/vm/record"
 )
-
-// Interval is the time between two comparisons.
-const Interval = 10 * time.Second
 
 // Watcher compares.
 type Watcher struct {
