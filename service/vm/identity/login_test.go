@@ -232,9 +232,13 @@ func TestWhoeverHangsUpHasFailedAllTheSame(t *testing.T) {
 	engines(t, func(w *world) {
 		for range 5 {
 			ctx, hangUp := context.WithCancel(w.Context())
-			w.host.before = hangUp
+			w.host.before = func(string) { hangUp() }
 			_, err := w.Login(ctx, "bert", "wrong horse", "")
 			w.refused("a guess", err, fault.Unauthenticated, badLogin)
+		}
+		var pending int
+		if err := w.db.Get(w.Context(), &pending, "SELECT COUNT(*) FROM login_attempts WHERE pending"); err != nil || pending != 0 || len(w.events) != 5 {
+			w.Errorf("%d attempts are not settled, %d are recorded, %v", pending, len(w.events), err)
 		}
 		_, err := w.Login(w.Context(), "bert", "wrong horse", "")
 		w.refused("the sixth", err, fault.TooMany, tooMany)
