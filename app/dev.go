@@ -28,6 +28,8 @@ type devMode struct {
 	credentials     map[string]string // the service's own
 	credentialsFile string
 	ring            *session.Ring // of the consoles
+	others          credentials       // of all services
+	urls            map[string]string // of the services that run already, by name
 }
 
 func (mode *devMode) isSet(variable string) bool {
@@ -106,6 +108,7 @@ func runDev(cmd *cobra.Command, mode devMode, units []Unit) error {
 		return err
 	}
 	mode.credentialsFile, mode.ring = path, session.NewRing(time.Now)
+	mode.others, mode.urls = all, map[string]string{}
 	var modules []Module
 	var running []devService
 	for _, u := range units {
@@ -116,6 +119,7 @@ func runDev(cmd *cobra.Command, mode devMode, units []Unit) error {
 		}
 		modules = append(modules, part.module(func(url, engine string) {
 			hasConsole := web.Console(u.Name) != nil
+			mode.urls[u.Name] = url
 			running = append(running, devService{u, url, engine, part.signIn, hasConsole})
 			if hasConsole {
 				mode.ring.Join(session.Member{Name: u.Name, Title: u.console(), URL: url, Tokens: part.tokens})

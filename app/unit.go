@@ -14,6 +14,7 @@ import (
 	hypervisordoc "github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
 	"github.com/mainstay-infra/mainstay/service/lb"
 	lbdoc "github.com/mainstay-infra/mainstay/service/lb/configfile"
+	"github.com/mainstay-infra/mainstay/service/vm"
 )
 
 // Unit is a service that this program can run. A nil field means that the service does not have it.
@@ -66,6 +67,12 @@ func Units() []Unit {
 			serve:       serveHypervisorCommand,
 			dev:         devHypervisor,
 			engines:     hypervisorEngines,
+		},
+		{
+			Name: "vm", Title: "VM management", API: true,
+			Credentials: newVMCredentials, Try: []string{"vms create web --image demo", "vms start web"},
+			prefix: vm.EnvPrefix, settings: func() any { return &vm.Config{} },
+			serve: serveVMCommand, dev: devVM,
 		},
 		{
 			Name: "agent", Title: "the site agent", API: true,

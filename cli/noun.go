@@ -11,6 +11,7 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/lb"
 	"github.com/mainstay-infra/mainstay/cli/vm"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
+	"github.com/mainstay-infra/mainstay/cli/vms"
 )
 
 // Noun is the subject of a group of commands, as in `mainstay NOUN VERB`.
@@ -32,6 +33,7 @@ func Nouns() []Noun {
 		{Name: "edge", Service: &edge.Service, command: edge.New},
 		{Name: "lb", Service: &lb.Service, below: lb.Commands},
 		{Name: "vm", Service: &daemon.Service, command: vm.New},
+		{Name: "vms", Service: &vms.Service, command: vms.New},
 		{Name: "image", Service: &daemon.Service, command: image.New},
 		{Name: "fleet", Service: &daemon.Service, command: fleet.New},
 		{Name: "agent", Service: &agent.Service, below: agentCommands},

@@ -10,6 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/man"
 	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
+	"github.com/mainstay-infra/mainstay/cli/vms"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 )
 
@@ -50,7 +51,7 @@ exist, 128 and the signal's number if a signal ended it, and 125 if it was not r
 		n.addTo(root, env)
 	}
 	root.AddCommand(contexts.New(env, &edge.Service, &daemon.Service, &lb.Service))
-	root.AddCommand(login.New(env, edge.Account, daemon.Account, lb.Account)...)
+	root.AddCommand(login.New(env, edge.Account, daemon.Account, vms.Account, lb.Account)...)
 	root.AddCommand(man.New(root.Version))
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

@@ -379,6 +379,16 @@ func (c *Client) GetVM(ctx context.Context, id VMID, editors ...rest.Editor) (*h
 	return c.Send(ctx, rest.To("GET", "/v1/vms/{id}").Path("id", id), editors)
 }
 
+// PatchVM Change a VM; what is left out stays as it is
+func (c *Client) PatchVM(ctx context.Context, id VMID, body PatchVMJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("PATCH", "/v1/vms/{id}").Path("id", id).JSON("application/json", body), editors)
+}
+
+// PatchVMWithBody Change a VM; what is left out stays as it is
+func (c *Client) PatchVMWithBody(ctx context.Context, id VMID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("PATCH", "/v1/vms/{id}").Path("id", id).Body(contentType, body), editors)
+}
+
 // Exec Run a program in the guest and answer when it has ended
 func (c *Client) Exec(ctx context.Context, id VMID, body ExecJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("POST", "/v1/vms/{id}/agent/exec").Path("id", id).JSON("application/json", body), editors)

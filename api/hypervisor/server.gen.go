@@ -171,6 +171,10 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 	mux.HandleFunc("GET "+base+"/v1/vms/{id}", rest.Serve(fail, func(in *rest.Input, q *GetVMRequestObject) {
 		in.Path("id", &q.Id)
 	}, s.GetVM, GetVMResponseObject.VisitGetVMResponse))
+	mux.HandleFunc("PATCH "+base+"/v1/vms/{id}", rest.Serve(fail, func(in *rest.Input, q *PatchVMRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[PatchVMJSONRequestBody](in, true)
+	}, s.PatchVM, PatchVMResponseObject.VisitPatchVMResponse))
 	mux.HandleFunc("POST "+base+"/v1/vms/{id}/agent/exec", rest.Serve(fail, func(in *rest.Input, q *ExecRequestObject) {
 		in.Path("id", &q.Id)
 		q.Body = rest.JSON[ExecJSONRequestBody](in, true)
@@ -993,6 +997,23 @@ func (r GetVM200JSONResponse) VisitGetVMResponse(w http.ResponseWriter) error {
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
+// PatchVMRequestObject is a request of PatchVM.
+type PatchVMRequestObject struct {
+	Id   VMID
+	Body *PatchVMJSONRequestBody
+}
+
+// PatchVMResponseObject is an answer of PatchVM.
+type PatchVMResponseObject interface {
+	VisitPatchVMResponse(w http.ResponseWriter) error
+}
+
+type PatchVM200JSONResponse VM
+
+func (r PatchVM200JSONResponse) VisitPatchVMResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
 // ExecRequestObject is a request of Exec.
 type ExecRequestObject struct {
 	Id   VMID
@@ -1555,6 +1576,9 @@ type Server interface {
 	// GetVM One VM
 	// (GET /v1/vms/{id})
 	GetVM(context.Context, GetVMRequestObject) (GetVMResponseObject, error)
+	// PatchVM Change a VM; what is left out stays as it is
+	// (PATCH /v1/vms/{id})
+	PatchVM(context.Context, PatchVMRequestObject) (PatchVMResponseObject, error)
 	// Exec Run a program in the guest and answer when it has ended
 	// (POST /v1/vms/{id}/agent/exec)
 	Exec(context.Context, ExecRequestObject) (ExecResponseObject, error)

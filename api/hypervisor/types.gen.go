@@ -651,8 +651,14 @@ type FleetVM struct {
 	// PauseReason Why a VM is paused though nobody asked for it. no_space: the host has no room for what the guest writes to its disk; the VM goes on by itself when there is. io_error: the host cannot read or write the disk. internal_error: the virtual processor cannot go on. Left out of a VM that was paused on request.
 	PauseReason *PauseReason `json:"pause_reason,omitempty"`
 
+	// Pending Fields whose change waits for the next start: `vcpus`, `memory_mib`, `network`
+	Pending []string `json:"pending"`
+
 	// Pid Of the VM's process while there is one
-	Pid        *int       `json:"pid,omitempty"`
+	Pid *int `json:"pid,omitempty"`
+
+	// Running What the VM's process has. Left out unless fields are pending
+	Running    *Hardware  `json:"running,omitempty"`
 	StartedAt  *time.Time `json:"started_at,omitempty"`
 	State      State      `json:"state"`
 	Storage    string     `json:"storage"`
@@ -723,6 +729,13 @@ type FleetVMs struct {
 // GetFile defines model for GetFile.
 type GetFile struct {
 	Path string `json:"path"`
+}
+
+// Hardware What the VM's process has. Left out unless fields are pending
+type Hardware struct {
+	MemoryMib int     `json:"memory_mib"`
+	Network   Network `json:"network"`
+	Vcpus     int     `json:"vcpus"`
 }
 
 // Heartbeat defines model for Heartbeat.
@@ -1038,8 +1051,14 @@ type VM struct {
 	// PauseReason Why a VM is paused though nobody asked for it. no_space: the host has no room for what the guest writes to its disk; the VM goes on by itself when there is. io_error: the host cannot read or write the disk. internal_error: the virtual processor cannot go on. Left out of a VM that was paused on request.
 	PauseReason *PauseReason `json:"pause_reason,omitempty"`
 
+	// Pending Fields whose change waits for the next start: `vcpus`, `memory_mib`, `network`
+	Pending []string `json:"pending"`
+
 	// Pid Of the VM's process while there is one
-	Pid        *int       `json:"pid,omitempty"`
+	Pid *int `json:"pid,omitempty"`
+
+	// Running What the VM's process has. Left out unless fields are pending
+	Running    *Hardware  `json:"running,omitempty"`
 	StartedAt  *time.Time `json:"started_at,omitempty"`
 	State      State      `json:"state"`
 	Storage    string     `json:"storage"`
@@ -1079,6 +1098,19 @@ type VMMetrics struct {
 	MemoryBytes      int64 `json:"memory_bytes"`
 	NetReceivedBytes int64 `json:"net_received_bytes"`
 	NetSentBytes     int64 `json:"net_sent_bytes"`
+}
+
+// VMPatch defines model for VMPatch.
+type VMPatch struct {
+	// Autostart Start it with the host
+	Autostart *bool   `json:"autostart,omitempty"`
+	Labels    *Labels `json:"labels,omitempty"`
+	MemoryMib *int    `json:"memory_mib,omitempty"`
+
+	// Name Unique within its tenant. The guest keeps its host name
+	Name    *string  `json:"name,omitempty"`
+	Network *Network `json:"network,omitempty"`
+	Vcpus   *int     `json:"vcpus,omitempty"`
 }
 
 // VMSpec defines model for VMSpec.
@@ -1419,6 +1451,9 @@ type CancelOperationJSONRequestBody = Nothing
 
 // CreateVMJSONRequestBody defines body for CreateVM for application/json ContentType.
 type CreateVMJSONRequestBody = VMSpec
+
+// PatchVMJSONRequestBody defines body for PatchVM for application/json ContentType.
+type PatchVMJSONRequestBody = VMPatch
 
 // ExecJSONRequestBody defines body for Exec for application/json ContentType.
 type ExecJSONRequestBody = Exec

@@ -34,7 +34,7 @@ func New(env client.Environment) *cobra.Command {
 whose hypervisor daemon answers at --server.
 
 ` + daemon.TokenHelp
-	s := commands{daemon.NewSession(env, cmd)}
+	s := commands{daemon.NewHostSession(env, cmd)}
 	cmd.AddCommand(
 		s.buildDemo(), s.create(), s.upload(), s.list(), s.show(), s.update(), s.clone(), s.export(),
 		s.lock(), s.unlock(), s.delete(), s.clean(),

@@ -1,6 +1,7 @@
 package verb
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -36,6 +37,11 @@ func (s *Session[A]) begin(cmd *cobra.Command, args []string) (*Call[A], error) 
 	if err != nil {
 		return nil, err
 	}
+	if a.Token == "" && s.api.DevLogin != nil {
+		if a.Token, err = s.devLogin(cmd.Context(), a); err != nil {
+			return nil, identify(cmd.Context(), s.api.Service, a, err)
+		}
+	}
 	c := &Call[A]{
 		Session: s, Cmd: cmd, Args: slices.Clone(args), Typed: args, Reach: a,
 		Out:   output.NewPrinter(cmd.OutOrStdout(), s.style),
@@ -47,6 +53,17 @@ func (s *Session[A]) begin(cmd *cobra.Command, args []string) (*Call[A], error) 
 	}
 	c.Slow, err = s.Client(a, 0)
 	return c, err
+}
+
+// devLogin logs in with what dev mode left. It returns no token if there is nothing.
+func (s *Session[A]) devLogin(ctx context.Context, a *Access) (string, error) {
+	api, send, err := s.api.Connect(client.Place{Server: a.Server.String(), CAFile: s.caFile})
+	if err != nil {
+		return "", err
+	}
+	return s.api.DevLogin(ctx, api, send, func(name string) (string, error) {
+		return s.Env.DevCredential(a.Server, s.api.Service.Unit, name)
+	})
 }
 
 // Table reports whether the output is for people rather than programs.

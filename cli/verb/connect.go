@@ -24,7 +24,7 @@ func (a *API[A]) Connect(p client.Place) (api A, send Send, err error) {
 	if err != nil {
 		return api, nil, err
 	}
-	reach := &Access{server, p.Token, transport, a.Header}
+	reach := &Access{Server: server, Token: p.Token, Transport: transport, Header: a.Header, root: server}
 	api, err = a.New(reach.Server.String()+a.BasePath, reach.options(connectTime)...)
 	return api, func(ctx context.Context, r *http.Response, err error) (client.Answer, error) {
 		answer, err := a.Service.Read(r, err)

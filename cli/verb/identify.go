@@ -64,7 +64,7 @@ func identify(ctx context.Context, s *client.Service, reach *Access, err error) 
 func (a *Access) title(ctx context.Context) (title string, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, identifyTime)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, a.Server.JoinPath("openapi.yaml").String(), nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, a.root.JoinPath("openapi.yaml").String(), nil)
 	if err != nil {
 		return "", false
 	}

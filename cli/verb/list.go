@@ -32,13 +32,7 @@ func List[T, A any](
 ) *cobra.Command {
 	var limit Limit
 	v.Check = func(cmd *cobra.Command, args []string) error {
-		// Flags of a command itself, other than those of all commands, are filters and orders.
-		if err := nothingEmpty(cmd, func(f *pflag.Flag) bool {
-			return f.Value.Type() == "string" && cmd.LocalNonPersistentFlags().Lookup(f.Name) != nil
-		}); err != nil {
-			return err
-		}
-		return limit.Check(cmd, args)
+		return limit.Filtered(cmd, args)
 	}
 	cmd := s.Command(v, func(ctx context.Context, c *Call[A]) error {
 		l := output.NewList(c.Out, columns)
@@ -56,6 +50,22 @@ func List[T, A any](
 	})
 	limit.AddFlags(cmd)
 	return cmd
+}
+
+// noEmptyFilters refuses empty values for the flags of a command itself. Other than those of all
+// commands, they are filters and orders.
+func noEmptyFilters(cmd *cobra.Command) error {
+	return nothingEmpty(cmd, func(f *pflag.Flag) bool {
+		return f.Value.Type() == "string" && cmd.LocalNonPersistentFlags().Lookup(f.Name) != nil
+	})
+}
+
+// Filtered is the Check of a command that prints a list which is not one of List.
+func (l *Limit) Filtered(cmd *cobra.Command, args []string) error {
+	if err := noEmptyFilters(cmd); err != nil {
+		return err
+	}
+	return l.Check(cmd, args)
 }
 
 // Limit is how many items a list prints: the values of --limit and --all.
@@ -79,6 +89,15 @@ func (l *Limit) Check(*cobra.Command, []string) error {
 		return exit.Usagef("--limit must be at least 1; --all asks for everything")
 	}
 	return nil
+}
+
+// Next returns the size of the next page of a list of which so many were printed: at most page, and 0
+// when there are enough.
+func (l *Limit) Next(printed, page int) int {
+	if l.count == 0 {
+		return page
+	}
+	return min(page, l.count-printed)
 }
 
 // Of returns as many of the items of a whole list as are to be printed.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -32,10 +33,15 @@ type API[A any] struct {
 	// Token extracts the token from the value of an environment variable or file. Nil means that the
 	// value is the token.
 	Token func(string) string
+	// DevLogin exchanges what dev mode left for a token, where the token itself is not left. credential
+	// returns a secret by its name, or "".
+	DevLogin func(ctx context.Context, api A, send Send, credential func(name string) (string, error)) (string, error)
 	// Kinds are what arguments and flags name, by the placeholder in the Use of a command: "SITE".
 	Kinds map[string]*Kind[A]
 	// Header is sent with every request.
 	Header http.Header
+	// Adjust changes how the server is reached, as flags of the service say. Nil: nothing is changed.
+	Adjust func(*Access) error
 	// ExpectContinue is how long an upload waits for 100 Continue before it begins; 0: it does not.
 	ExpectContinue time.Duration
 }
@@ -115,7 +121,8 @@ type Access struct {
 	Server    *url.URL
 	Token     string
 	Transport *http.Transport
-	header    http.Header
+	Header    http.Header // sent with every request
+	root      *url.URL    // of the service that the flags name, where Adjust has not changed it
 }
 
 // Access returns the server and the credentials that the flags and the environment name.
@@ -138,7 +145,13 @@ func (s *Session[A]) Access() (*Access, error) {
 		return nil, err
 	}
 	transport.ExpectContinueTimeout = s.api.ExpectContinue
-	return &Access{server, token, transport, s.api.Header}, nil
+	access := &Access{
+		Server: server, Token: token, Transport: transport, Header: maps.Clone(s.api.Header), root: server,
+	}
+	if s.api.Adjust != nil {
+		err = s.api.Adjust(access)
+	}
+	return access, err
 }
 
 // place returns how the current context reaches the service. What "mainstay dev" left in the working
@@ -206,7 +219,7 @@ func (s *Session[A]) bearer(server *url.URL, place client.Place) (string, error)
 	if s.noToken != nil {
 		return "", s.noToken
 	}
-	if token := place.TokenFor(server); token != "" {
+	if token := place.TokenFor(server); token != "" || s.api.DevLogin != nil {
 		return token, nil
 	}
 	return s.api.Service.DevCredential(s.Env, server)
@@ -214,7 +227,7 @@ func (s *Session[A]) bearer(server *url.URL, place client.Place) (string, error)
 
 // SetHeaders sets the headers of every request.
 func (a *Access) SetHeaders(h http.Header) {
-	for name, values := range a.header {
+	for name, values := range a.Header {
 		h[name] = values
 	}
 	h.Set("User-Agent", "mainstay/"+telemetry.BuildInfo().Version)

@@ -1,7 +1,7 @@
 // Package vm implements `mainstay vm`: managing the virtual machines of one host from the command
 // line.
 //
-//	vm.go         the command; list.go, life.go, wait.go, create.go, run.go
+//	vm.go         the command; list.go, life.go, wait.go, create.go, set.go, run.go
 //	console.go    a console in the terminal; tty*.go puts the terminal into raw mode
 //	vnc.go        a screen for a viewer of the person's choice
 //	exec.go, cp.go: programs and files in a guest, by its agent
@@ -30,17 +30,17 @@ func New(env client.Environment) *cobra.Command {
 	cmd := verb.Group(
 		"vm", "Run virtual machines: create, consoles, files, snapshots, backups",
 		"  mainstay image build-demo && mainstay vm run demo\n  mainstay vm list --state running\n  mainstay vm exec web -- uname -a",
-		"vms",
 	)
 	cmd.Long = `Run virtual machines on the host whose hypervisor daemon answers at --server. VMs are named by id or by name.
+If --server is the registry of a fleet, --node names the host.
 
 ` + daemon.TokenHelp
-	s := commands{daemon.NewSession(env, cmd)}
+	s := commands{daemon.NewHostSession(env, cmd)}
 	cmd.AddCommand(
 		s.run(), s.create(), s.list(), s.show(),
 		s.start(), s.stop(), s.restart(), s.reset(), s.pause(), s.resume(), s.enable(), s.disable(), s.delete(), s.wait(),
 		s.console(), s.vnc(), s.exec(), s.cp(), s.ping(), s.events(), s.metrics(),
-		s.snapshots(), s.backups(), s.clone(), s.resize(), s.operations(), s.host(), s.whoami(), s.audit(),
+		s.snapshots(), s.backups(), s.clone(), s.resize(), s.set(), s.operations(), s.host(), s.whoami(), s.audit(),
 	)
 	s.Complete(cmd)
 	return cmd

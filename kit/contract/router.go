@@ -35,6 +35,12 @@ func (r *Router) HandleFunc(pattern string, handler func(http.ResponseWriter, *h
 	if !ok {
 		panic(fmt.Sprintf("contract: no operation for pattern %q", pattern))
 	}
+	r.HandleAt(pattern, op, handler)
+}
+
+// HandleAt registers a handler that serves an operation at another pattern than its own. The pattern
+// has all placeholders of the operation's path.
+func (r *Router) HandleAt(pattern string, op *Operation, handler func(http.ResponseWriter, *http.Request)) {
 	r.mux.Handle(pattern, r.sound(r.wrap(op, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		err := op.givenOnce(req)
 		if err == nil {

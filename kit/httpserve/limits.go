@@ -1,6 +1,7 @@
 package httpserve
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
@@ -75,12 +76,20 @@ func (x *exchange) asStream() (end func(), err error) {
 	if x.streams == nil {
 		return func() {}, nil
 	}
-	end, ok := x.streams.Take(streamKey(x.counted))
+	end, ok := x.streams.Take(cmp.Or(x.owner, streamKey(x.counted)))
 	if !ok {
 		return nil, errStreams
 	}
 	x.leave()
 	return end, nil
+}
+
+// StreamOwner has the streams of a request counted as owner's, instead of as those of its credentials.
+// It is for credentials that act for many.
+func StreamOwner(r *http.Request, owner string) {
+	if x := exchangeOf(r.Context()); x != nil {
+		x.owner = owner
+	}
 }
 
 // ReserveStream counts a request as a stream before its connection is hijacked. WebSocket libraries

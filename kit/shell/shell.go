@@ -165,6 +165,28 @@ func (s *Shell[C]) Raw(pattern string, handler func(w http.ResponseWriter, r *ht
 	})
 }
 
+// Mirror serves operations a second time, at their paths below prefix, which may have placeholders of
+// its own: "/nodes/{node}". keep selects the operations. Requests pass through everything that requests
+// for the operations themselves do, and then come to handler. An error that it returns becomes the
+// response, unless the response has begun.
+func (s *Shell[C]) Mirror(
+	prefix string, keep func(*contract.Operation) bool,
+	handler func(w http.ResponseWriter, r *http.Request, op *contract.Operation, caller C) error,
+) {
+	for _, op := range s.cfg.Contract.Operations() {
+		if !keep(op) {
+			continue
+		}
+		pattern := op.Method + " " + s.cfg.Contract.BasePath() + prefix + op.Path
+		s.router.HandleAt(pattern, op, func(w http.ResponseWriter, r *http.Request) {
+			caller, _ := Caller[C](r.Context())
+			if err := handler(w, r, op, caller); err != nil {
+				s.Fail(w, r, err)
+			}
+		})
+	}
+}
+
 // Handler returns the handler for all requests. It panics if an operation of the contract has no
 // handler, which is a defect of the service.
 func (s *Shell[C]) Handler() http.Handler {

@@ -165,7 +165,7 @@ func (s *Service) openRooms(ctx context.Context, doc *configfile.Config, gate *h
 	}
 	s.plan = plan.New(plan.Config{
 		Document: doc, Policy: policy, Store: s.store, Host: s.host, Catalog: images, Now: s.now,
-		VCPUs: s.cfg.NodeVCPUs, MemoryMiB: s.cfg.NodeMemoryMiB, Admitted: s.admitted,
+		VCPUs: s.cfg.NodeVCPUs, MemoryMiB: s.cfg.NodeMemoryMiB, Admitted: s.admitted, Changed: s.nudgeFleet,
 	})
 	guests := agent.New(agent.Config{Store: s.store, Machines: s.machines, Host: s.host, Log: s.log})
 	s.life = life.New(life.Config{

@@ -2,12 +2,14 @@ package daemon
 
 import (
 	"net/http"
+	"regexp"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/client"
+	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
@@ -53,8 +55,44 @@ type (
 
 // NewSession returns a Session and adds its flags to cmd and all commands below it.
 func NewSession(env client.Environment, cmd *cobra.Command) *Session {
-	s := verb.NewSession(env, &api)
+	return newSession(env, cmd, new(string))
+}
+
+// NewHostSession is NewSession with the flag --node, for commands about what one host has.
+func NewHostSession(env client.Environment, cmd *cobra.Command) *Session {
+	node := new(string)
+	s := newSession(env, cmd, node)
+	cmd.PersistentFlags().StringVar(node, "node", "", "reach this host of the fleet; --server is the fleet's registry")
+	return s
+}
+
+// nodeName matches names of hosts, which become a part of a path.
+var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+func newSession(env client.Environment, cmd *cobra.Command, node *string) *Session {
+	var tenant, actor string
+	own := api
+	own.Adjust = func(a *verb.Access) error {
+		a.Header = http.Header{}
+		for name, value := range map[string]string{"Mainstay-Tenant": tenant, "Mainstay-Actor": actor} {
+			if value != "" {
+				a.Header.Set(name, value)
+			}
+		}
+		if *node == "" {
+			return nil
+		}
+		if !nodeName.MatchString(*node) {
+			return exit.Usagef("--node: %q is not a valid name of a host", *node)
+		}
+		a.Server = a.Server.JoinPath("fleet", "nodes", *node)
+		return nil
+	}
+	s := verb.NewSession(env, &own)
 	s.AddFlags(cmd)
+	f := cmd.PersistentFlags()
+	f.StringVar(&tenant, "as-tenant", "", "act as one of this tenant's; takes an admin's token")
+	f.StringVar(&actor, "as-actor", "", "name of the person to record beside the token's; takes an admin's token")
 	return s
 }
 

@@ -22,6 +22,9 @@ type Size struct {
 	name  string
 }
 
+// MiB returns a Size in MiB.
+func MiB() Size { return Size{Unit: mib, name: "MiB"} }
+
 // GiB returns a Size in GiB.
 func GiB() Size { return Size{Unit: gib, name: "GiB"} }
 

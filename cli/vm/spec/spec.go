@@ -41,7 +41,7 @@ type Flags struct {
 
 // AddShort defines the flags that `mainstay vm run` has.
 func (f *Flags) AddShort(cmd *cobra.Command) {
-	f.memory, f.disk = Size{Unit: mib, name: "MiB"}, Size{Unit: gib, name: "GiB"}
+	f.memory, f.disk = MiB(), GiB()
 	fs := cmd.Flags()
 	fs.IntVar(&f.vcpus, "vcpus", 1, "number of processors")
 	fs.Var(&f.memory, "memory", "memory, in MiB or with a unit: 512, 2G (default 512)")

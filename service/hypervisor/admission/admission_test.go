@@ -236,3 +236,28 @@ func TestNothingOfTheDaemonsOwnFoldersIsOpenedForAnybody(t *testing.T) {
 		}
 	}
 }
+
+func TestOnlyWhatGrowsIsCheckedWhenAVMChanges(t *testing.T) {
+	t.Parallel()
+	p := admission.Policy{MaxVCPUs: 4, MaxMemoryMiB: 1000, Tenants: []admission.Tenant{{Name: "acme", MaxVCPUs: 6, MaxVMs: 1}}}
+	for _, tt := range []struct {
+		tenant   string
+		used     admission.Usage // with the VM
+		from, to admission.Size
+		limit    string
+	}{
+		{"", admission.Usage{}, admission.Size{VCPUs: 1, MemoryMiB: 1}, admission.Size{VCPUs: 4, MemoryMiB: 1000}, ""},
+		{"", admission.Usage{}, admission.Size{VCPUs: 1, MemoryMiB: 1}, admission.Size{VCPUs: 5, MemoryMiB: 1}, "policy.max_vcpus"},
+		{"", admission.Usage{}, admission.Size{VCPUs: 1, MemoryMiB: 1}, admission.Size{VCPUs: 1, MemoryMiB: 1001}, "policy.max_memory_mib"},
+		// It has more than it may have by now.
+		{"", admission.Usage{}, admission.Size{VCPUs: 9, MemoryMiB: 1}, admission.Size{VCPUs: 8, MemoryMiB: 1000}, ""},
+		{"acme", admission.Usage{VMs: 2, VCPUs: 5}, admission.Size{VCPUs: 1}, admission.Size{VCPUs: 2}, ""},
+		{"acme", admission.Usage{VMs: 2, VCPUs: 5}, admission.Size{VCPUs: 1}, admission.Size{VCPUs: 3}, "policy.tenants[acme].max_vcpus_total"},
+		{"acme", admission.Usage{VMs: 2, VCPUs: 9}, admission.Size{VCPUs: 3}, admission.Size{VCPUs: 2, MemoryMiB: 9}, ""},
+	} {
+		err := p.CheckGrowth(tt.tenant, tt.used, tt.from, tt.to)
+		if (err != nil) != (tt.limit != "") || err != nil && fault.From(err).Limit != tt.limit {
+			t.Errorf("%+v: %v", tt, err)
+		}
+	}
+}

@@ -95,16 +95,55 @@ func (p *Policy) checkTenant(r Request, usage Usage) error {
 		return nil
 	}
 	t := &p.Tenants[i]
-	limit := func(name string) string { return fmt.Sprintf("policy.tenants[%s].%s", t.Name, name) }
 	if d := quota.Exceeded(
-		demand(limit("max_vms_total"), "VMs", usage.VMs, 1, t.MaxVMs),
-		demand(limit("max_vcpus_total"), processors, usage.VCPUs, r.VCPUs, t.MaxVCPUs),
-		demand(limit("max_memory_mib_total"), memory, usage.MemoryMiB, r.MemoryMiB, t.MaxMemoryMiB),
+		demand(t.limit("max_vms_total"), "VMs", usage.VMs, 1, t.MaxVMs),
+		demand(t.limit("max_vcpus_total"), processors, usage.VCPUs, r.VCPUs, t.MaxVCPUs),
+		demand(t.limit("max_memory_mib_total"), memory, usage.MemoryMiB, r.MemoryMiB, t.MaxMemoryMiB),
 	); d != nil {
 		return d.Refusal("the tenant " + t.Name).WithCode(codeLimit)
 	}
 	return nil
 }
+
+// Size is what a VM counts for.
+type Size struct {
+	VCPUs, MemoryMiB int
+}
+
+// CheckGrowth checks a VM that changes from one size to another against the policy and its tenant's
+// usage, which includes the VM as it was. What does not grow is not checked: limits may be lower by now.
+func (p *Policy) CheckGrowth(tenant string, usage Usage, from, to Size) error {
+	most := func(grows bool, limit int) int {
+		if !grows {
+			return 0 // no limit
+		}
+		return limit
+	}
+	vcpus, mib := to.VCPUs > from.VCPUs, to.MemoryMiB > from.MemoryMiB
+	if d := quota.Exceeded(
+		demand("policy.max_vcpus", processors, 0, to.VCPUs, most(vcpus, p.MaxVCPUs)),
+		demand("policy.max_memory_mib", memory, 0, to.MemoryMiB, most(mib, p.MaxMemoryMiB)),
+	); d != nil {
+		return refuse(d.Name, "the VM asks for %d %s, and a VM may have %d", d.Asked, d.Unit, d.Most)
+	}
+	i := slices.IndexFunc(p.Tenants, func(t Tenant) bool { return t.Name == tenant })
+	if i < 0 {
+		return nil
+	}
+	t := &p.Tenants[i]
+	if d := quota.Exceeded(
+		demand(t.limit("max_vcpus_total"), processors, usage.VCPUs, to.VCPUs-from.VCPUs, most(vcpus, t.MaxVCPUs)),
+		demand(
+			t.limit("max_memory_mib_total"), memory, usage.MemoryMiB, to.MemoryMiB-from.MemoryMiB, most(mib, t.MaxMemoryMiB),
+		),
+	); d != nil {
+		return d.Refusal("the tenant " + t.Name).WithCode(codeLimit)
+	}
+	return nil
+}
+
+// limit returns the name of one of the tenant's limits, as in the configuration.
+func (t *Tenant) limit(name string) string { return fmt.Sprintf("policy.tenants[%s].%s", t.Name, name) }
 
 // What is counted, in words.
 const (

@@ -8,6 +8,7 @@
 //   - Tenants see only their own resources; others do not exist for them. Only
 //     Sees and Scope decide this.
 //   - What the daemon does on its own, it does as Daemon (ByItself).
+//   - A caller that acts for a tenant (For) has that tenant's permissions, and no more.
 //
 // It imports nothing of the service.
 package caller
@@ -22,10 +23,15 @@ import (
 
 // Caller identifies who makes a request.
 type Caller struct {
-	Name   string // the token's, the OIDC subject or the certificate's common name
+	Name   string // the token's, the OIDC subject or the certificate's common name; see For
 	Tenant string // of everything that the caller sees; empty: no limit
 	Admin  bool   // belongs to no tenant
 	Node   bool   // another daemon of the fleet
+	// Via is the name of the admin's credentials with which the caller acts for somebody else (For).
+	// Empty: the credentials are the caller's own.
+	Via string
+	// Forwarded means that the fleet's registry identified and counted the caller.
+	Forwarded bool
 }
 
 // Anonymous is every caller if no credentials are configured.
@@ -33,6 +39,28 @@ var Anonymous = Caller{Name: "anonymous-admin", Admin: true, Node: true}
 
 // Daemon is the daemon itself, acting on its own.
 var Daemon = Caller{Name: "mainstay", Admin: true}
+
+// For returns the caller as whom c acts. c must be an admin.
+//
+// The name shows both, as in "vm-service/alice". With a tenant, the caller is one of that tenant's and
+// no admin. It is never a daemon of the fleet.
+func (c Caller) For(tenant, actor string) Caller {
+	if tenant == "" && actor == "" {
+		return c
+	}
+	c.Via, c.Node = c.Name, false
+	if actor != "" {
+		c.Name += "/" + actor
+	}
+	if tenant != "" {
+		c.Tenant, c.Admin = tenant, false
+	}
+	return c
+}
+
+// Key returns a text that no other caller has. Names alone are not unique: two tenants may have
+// callers of the same name, and a token may be called "vm-service/alice".
+func (c Caller) Key() string { return c.Tenant + "\x00" + c.Via + "\x00" + c.Name }
 
 // From returns the caller in ctx, or the zero Caller if there is none.
 func From(ctx context.Context) Caller {

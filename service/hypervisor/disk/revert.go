@@ -23,6 +23,9 @@ func (w *Manager) RevertSnapshot(ctx context.Context, id, name string) (record.V
 	if err != nil {
 		return r, err
 	}
+	if err := fitsHardware(&r, &snap); err != nil {
+		return r, err
+	}
 	ctx = context.WithoutCancel(ctx)
 	switch {
 	case snap.Kind == record.SnapshotDisk:
@@ -36,6 +39,29 @@ func (w *Manager) RevertSnapshot(ctx context.Context, id, name string) (record.V
 		return r, err
 	}
 	return w.store.VM(ctx, id)
+}
+
+// fitsHardware returns a fault unless a VM has, or gets at the start from a full snapshot, what its
+// process had when the snapshot was made: memory can only be loaded into the same machine.
+func fitsHardware(r *record.VM, snap *record.Snapshot) error {
+	had := snap.Hardware.V
+	if snap.Kind != record.SnapshotFull || had == nil {
+		return nil
+	}
+	now := *r
+	if r.Backend != backend.Sandbox { // which is started anew
+		now = r.AsRunning()
+	}
+	nic := map[bool]string{true: "a network", false: "no network"}
+	has := now.Hardware()
+	if has.VCPUs != had.VCPUs || has.MemoryMiB != had.MemoryMiB || (has.MAC == "") != (had.MAC == "") {
+		return fault.New(
+			fault.Conflict, "the snapshot %s was made with %d vcpus, %d MiB of memory and %s, and the VM has %d, %d and %s; "+
+				"change it back, and restart it if it runs", snap.Name, had.VCPUs, had.MemoryMiB, nic[had.MAC != ""],
+			has.VCPUs, has.MemoryMiB, nic[has.MAC != ""],
+		).WithCode("hardware_changed")
+	}
+	return nil
 }
 
 // revertDisk reverts the disk of a stopped VM.
@@ -164,7 +190,10 @@ func (w *Manager) startFrom(ctx context.Context, id string, snap *record.Snapsho
 			return err
 		}
 	}
-	return w.machines.With(ctx, id, machine.Any, func(ctx context.Context, m *machine.Machine, _ record.VM) error {
+	return w.machines.With(ctx, id, machine.Any, func(ctx context.Context, m *machine.Machine, r record.VM) error {
+		if err := fitsHardware(&r, snap); err != nil {
+			return err
+		}
 		r, err := w.store.Move(ctx, id, vm.Start, "", "from the snapshot "+snap.Name, func(r *record.VM) {
 			r.LastError, r.Reverting = "", snap.Name
 		})

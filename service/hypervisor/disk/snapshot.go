@@ -42,6 +42,10 @@ func (w *Manager) CreateSnapshot(ctx context.Context, id string, snap record.Sna
 		// Once started, it is finished.
 		ctx = context.WithoutCancel(ctx)
 		snap.Secret = r.Secret
+		if snap.Kind == record.SnapshotFull {
+			running := r.AsRunning()
+			snap.Hardware.V = new(running.Hardware())
+		}
 		if err := w.store.IntendSnapshot(ctx, &snap); err != nil {
 			return err
 		}
@@ -158,7 +162,7 @@ func (w *Manager) checkpoint(ctx context.Context, r *record.VM, snap *record.Sna
 	if err := errors.Join(os.RemoveAll(folder), os.MkdirAll(filepath.Dir(folder), 0o700)); err != nil {
 		return err
 	}
-	limited, cancel := context.WithTimeout(ctx, backend.MemoryLimit(r.MemoryMiB))
+	limited, cancel := context.WithTimeout(ctx, backend.MemoryLimit(r.AsRunning().MemoryMiB))
 	defer cancel()
 	if err := c.Checkpoint(limited, folder); err != nil {
 		return errors.Join(err, os.RemoveAll(folder))

@@ -1,6 +1,8 @@
 // Package fleet combines many hosts into one. The Registry knows the nodes, places VMs on them and
 // lists their VMs. A node's Reporter sends the registry heartbeats with its free capacity.
 //
+// Forward passes any other request for a node on, for a caller of the registry.
+//
 // # Room
 //
 // A node's free capacity is what its last heartbeat reported, minus the reservations: VMs that the

@@ -96,6 +96,9 @@ func (p peer) adopt(vm *hypervisorapi.FleetVM, tenant string) error {
 	if vm.Ips == nil {
 		vm.Ips = []string{}
 	}
+	if vm.Pending == nil { // the host's version is earlier
+		vm.Pending = []string{}
+	}
 	if vm.Labels == nil {
 		vm.Labels = hypervisorapi.Labels{}
 	}

@@ -53,6 +53,8 @@ type Config struct {
 type Registry struct {
 	cfg  Config
 	http *http.Client
+	// forwarding sends the requests of Forward.
+	forwarding http.RoundTripper
 
 	mu      sync.Mutex // held during transactions that change free capacity
 	ledgers map[string]*ledger
@@ -75,7 +77,10 @@ func New(cfg Config) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Registry{cfg: cfg, http: client, ledgers: map[string]*ledger{}, changed: make(chan struct{})}, nil
+	return &Registry{
+		cfg: cfg, http: client, forwarding: newForwarding(client),
+		ledgers: map[string]*ledger{}, changed: make(chan struct{}),
+	}, nil
 }
 
 func setDefault(d *time.Duration, to time.Duration) {

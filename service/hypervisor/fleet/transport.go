@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -46,6 +47,21 @@ func newHTTPClient(given *http.Client, caFile string) (*http.Client, error) {
 	return client, nil
 }
 
+// expectContinue is how long a forwarded upload waits for 100 Continue before it begins.
+const expectContinue = 5 * time.Second
+
+// newForwarding returns the transport for forwarded requests, which has connections of its own: open
+// consoles must not keep the registry from its nodes. The number of requests in flight limits them.
+func newForwarding(client *http.Client) http.RoundTripper {
+	t, ok := client.Transport.(*http.Transport)
+	if !ok {
+		return cmp.Or(client.Transport, http.DefaultTransport)
+	}
+	t = t.Clone()
+	t.MaxConnsPerHost, t.ExpectContinueTimeout = 0, expectContinue
+	return t
+}
+
 // authorities returns the system's authorities plus those in the file, if one is given.
 func authorities(caFile string) (*x509.CertPool, error) {
 	if caFile == "" {
@@ -64,6 +80,17 @@ func authorities(caFile string) (*x509.CertPool, error) {
 	}
 	return pool, nil
 }
+
+// Headers in which an admin's credentials name for whom a request is made.
+const (
+	HeaderTenant = "Mainstay-Tenant"
+	HeaderActor  = "Mainstay-Actor"
+)
+
+// ActingToken returns the token with which the registry forwards requests of its callers, instead of
+// the fleet's token. A daemon accepts it only together with HeaderActor. An earlier version, which does
+// not know these headers and would take the request for an admin's, does not accept it at all.
+func ActingToken(fleetToken string) string { return "acting." + fleetToken }
 
 // authorize adds the fleet's token to a request.
 func authorize(token string) func(context.Context, *http.Request) error {

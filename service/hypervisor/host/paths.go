@@ -74,8 +74,9 @@ func (h *Host) Backend(r *record.VM) (backend.Backend, error) {
 }
 
 // Spec returns a VM as its backend sees it, without the resources that exist only while it runs.
-func (h *Host) Spec(r *record.VM) *backend.Spec {
-	v := &r.Spec.V
+func (h *Host) Spec(of *record.VM) *backend.Spec {
+	running := of.AsRunning()
+	r, v := &running, &running.Spec.V
 	out := &backend.Spec{
 		ID: r.ID, Name: r.Name, Folder: h.Folder(r.ID), VCPUs: r.VCPUs, MemoryMiB: r.MemoryMiB,
 		Kernel: h.within(r, v.Boot.Kernel), Initrd: h.within(r, v.Boot.Initrd), KernelArgs: v.Boot.KernelArgs,

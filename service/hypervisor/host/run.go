@@ -21,27 +21,34 @@ import (
 // removes them.
 func (h *Host) Equip(ctx context.Context, r *record.VM) (*backend.Spec, error) {
 	r.Tap, r.IPs.V = "", []string{}
-	if mode := r.Spec.V.Network.Mode; r.HasTap() {
+	running := r.AsRunning()
+	if wanted := running.Spec.V.Network; running.HasTap() {
 		if h.network == nil {
 			return nil, fault.New(fault.Unavailable,
-				"networks of mode %s take root on the host; network.mode user and none work without", mode)
+				"networks of mode %s take root on the host; network.mode user and none work without", wanted.Mode)
 		}
-		mac, err := net.ParseMAC(r.MAC)
+		mac, err := net.ParseMAC(running.MAC)
 		if err != nil {
 			return nil, err
 		}
 		uid, _ := h.Owner(r)
 		owner := uint32(uid) //nolint:gosec // checked with the document
 		port := network.Port{VM: r.ID, Tenant: r.Tenant, MAC: mac, OwnerUID: owner, Hostname: r.Name}
-		if b := r.Spec.V.Network.Bridge; b != h.doc.Network.Bridge {
+		if b := wanted.Bridge; b != h.doc.Network.Bridge {
 			port.Bridge = b
 		}
-		if ip := r.Spec.V.Network.IP; ip != "" {
+		if ip := wanted.IP; ip != "" {
 			if port.IP, err = netip.ParseAddr(ip); err != nil {
 				return nil, err
 			}
 		}
 		attached, err := h.network.Attach(ctx, port)
+		if err == nil && port.IP.IsValid() && attached.IP != port.IP {
+			// It still has the address from before it was given this one.
+			if err = h.network.Release(ctx, r.ID); err == nil {
+				attached, err = h.network.Attach(ctx, port)
+			}
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -83,7 +90,8 @@ func (h *Host) Confine(ctx context.Context, r *record.VM, instance backend.Insta
 
 // limitsOf returns the limits of a VM's processes: the guest's share plus the overhead of running
 // it (translated code, buffers, devices).
-func limitsOf(r *record.VM) cgroup.Limits {
+func limitsOf(of *record.VM) cgroup.Limits {
+	r := of.AsRunning()
 	const beside = 5 << 28 // 1.25 GiB, most of it for TCG's translated code
 	memory := int64(r.MemoryMiB) << 20
 	return cgroup.Limits{Memory: memory + memory/8 + beside, CPUs: r.VCPUs + 1, Processes: 4096}
@@ -113,7 +121,7 @@ func (h *Host) takeAway(ctx context.Context, r *record.VM) (remains, group, devi
 	}
 	// The row names the device only once the VM runs. A daemon that is killed before that leaves a
 	// device that the row does not name.
-	if h.network != nil && r.HasTap() {
+	if running := r.AsRunning(); h.network != nil && (r.HasTap() || running.HasTap()) {
 		device = h.network.Detach(ctx, r.ID)
 	}
 	return remains, group, device
@@ -141,7 +149,7 @@ func (h *Host) release(ctx context.Context, r *record.VM) error {
 	ctx, cancel := context.WithTimeout(ctx, CleanLimit)
 	defer cancel()
 	err := errors.Join(h.takeAway(ctx, r))
-	if h.network != nil && r.HasTap() {
+	if h.network != nil { // an earlier network may have given it an address
 		err = errors.Join(err, h.network.Release(ctx, r.ID))
 	}
 	return err

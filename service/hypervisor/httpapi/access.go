@@ -3,6 +3,7 @@ package httpapi
 import (
 	"cmp"
 	"crypto/tls"
+	"errors"
 	"net/http"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/fleet"
 )
 
 // The access classes of the contract (x-access).
@@ -67,6 +69,9 @@ func NewGate(from Credentials, now func() time.Time) *Gate {
 	}
 	if from.FleetToken != "" {
 		g.tokens[auth.HashToken(from.FleetToken)] = caller.Caller{Name: "fleet", Admin: true, Node: true}
+		g.tokens[auth.HashToken(fleet.ActingToken(from.FleetToken))] = caller.Caller{
+			Name: "fleet", Admin: true, Forwarded: true,
+		}
 	}
 	doc := from.Document
 	for _, t := range doc.Tokens {
@@ -88,7 +93,7 @@ func (g *Gate) Open() bool { return len(g.tokens) == 0 && len(g.certificates) ==
 // KeepDaemons also admits the fleet's daemons that another gate admits.
 func (g *Gate) KeepDaemons(of *Gate) {
 	for hash, c := range of.tokens {
-		if c.Node {
+		if c.Node || c.Forwarded {
 			g.tokens[hash] = c
 		}
 	}
@@ -106,8 +111,17 @@ var (
 	errBadToken = fault.New(fault.Unauthenticated, "the token is not valid")
 )
 
-// caller identifies the caller of a request.
+// caller identifies the caller of a request. If an admin acts for somebody else, that is the caller.
 func (g *Gate) caller(r *http.Request) (caller.Caller, error) {
+	c, err := g.credentials(r)
+	if err != nil {
+		return c, err
+	}
+	return acting(r, c)
+}
+
+// credentials returns whose credentials a request has.
+func (g *Gate) credentials(r *http.Request) (caller.Caller, error) {
 	if g.Open() {
 		// Without credentials, any web page in a browser on this host could send requests.
 		return caller.Anonymous, httpserve.RefuseForeign(r, g.names...)
@@ -183,12 +197,24 @@ func (a *API) identify(r *http.Request, op *contract.Operation) (caller.Caller, 
 		}
 		return a.redeem(r, ticket, op)
 	}
-	return a.gate.Load().caller(r)
+	g := a.gate.Load()
+	c, err := g.credentials(r)
+	if err != nil {
+		return c, err
+	}
+	as, err := acting(r, c)
+	if as.Via != "" {
+		httpserve.StreamOwner(r, as.Key())
+	}
+	if refused := (*fault.Error)(nil); errors.As(err, &refused) && refused.Kind == fault.Denied {
+		err = a.deny(r, op, c, refused)
+	}
+	return as, err
 }
 
 // redeem returns the caller of a ticket, whose credentials must still hold.
 func (a *API) redeem(r *http.Request, word string, op *contract.Operation) (caller.Caller, error) {
-	v, err := a.tickets.Redeem(word, r.PathValue("id"), op.ID)
+	v, err := a.tickets.Redeem(word, subjectOf(r), op.ID)
 	if err != nil {
 		return caller.Caller{}, err
 	}
@@ -196,7 +222,7 @@ func (a *API) redeem(r *http.Request, word string, op *contract.Operation) (call
 		return caller.Caller{}, err
 	}
 	shell.SetStill(r.Context(), v.still)
-	return v.Caller, nil
+	return acting(r, v.Caller)
 }
 
 // still returns an error if the credentials of a request are not those of a caller any more.
@@ -223,7 +249,13 @@ func (a *API) authorize(r *http.Request, op *contract.Operation, c caller.Caller
 	if access.Admits(op.Access, c) {
 		return nil
 	}
-	denied := fault.New(fault.Denied, "%s may not do this; it takes access class %q", c.Name, op.Access)
+	return a.deny(r, op, c, fault.New(
+		fault.Denied, "%s may not do this; it takes access class %q", c.Name, op.Access,
+	))
+}
+
+// deny returns denied, after writing its audit entry if op changes state.
+func (a *API) deny(r *http.Request, op *contract.Operation, c caller.Caller, denied *fault.Error) error {
 	if op.Audit == "" || op.Audit == "none" {
 		return denied
 	}
@@ -241,10 +273,12 @@ const maxBody = 4 << 20
 // they act for callers who were counted at the daemon that they called.
 func whom(c caller.Caller, from shell.Peer) string {
 	switch {
-	case c == caller.Anonymous || c.Name == "":
-		return "network " + from.Network
-	case c.Node:
+	case c.Node && c != caller.Anonymous || c.Forwarded:
 		return ""
+	case cmp.Or(c.Via, c.Name) == caller.Anonymous.Name || c.Name == "":
+		return "network " + from.Network
+	case c.Via != "":
+		return "acting " + c.Key()
 	}
 	return "caller " + c.Name
 }

@@ -24,7 +24,7 @@ type visitor struct {
 }
 
 // ownerOf returns the name under which a caller's tickets are counted.
-func ownerOf(v visitor) string { return v.Tenant + "\x00" + v.Name }
+func ownerOf(v visitor) string { return v.Key() }
 
 // ticket issues a ticket for a socket to the VM. The request does not say which socket, so the
 // ticket is valid for one use with any operation that accepts tickets.
@@ -33,17 +33,31 @@ func (a *API) ticket(ctx context.Context, id string) (string, time.Time, error) 
 	if err != nil {
 		return "", time.Time{}, err
 	}
+	word, expires, err := a.issue(ctx, id)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	return word, expires, a.store.Note(ctx, openingOf(&r))
+}
+
+// subjectOf returns what a ticket must be for to open a socket: a VM, or a VM on another host.
+func subjectOf(r *http.Request) string {
+	node, id := r.PathValue("node"), r.PathValue("id")
+	if node == "" {
+		return id
+	}
+	return node + "\x00" + id // no path holds a NUL
+}
+
+// issue issues a ticket for all sockets of a subject.
+func (a *API) issue(ctx context.Context, subject string) (string, time.Time, error) {
 	var sockets []string
 	for _, op := range a.shell.Contract().Operations() {
 		if op.Credential == credentialTicket {
 			sockets = append(sockets, op.ID)
 		}
 	}
-	word, expires, err := a.tickets.Issue(visitor{caller.From(ctx), shell.Still(ctx)}, id, sockets...)
-	if err != nil {
-		return "", time.Time{}, err
-	}
-	return word, expires, a.store.Note(ctx, openingOf(&r))
+	return a.tickets.Issue(visitor{caller.From(ctx), shell.Still(ctx)}, subject, sockets...)
 }
 
 // openingOf returns the audit entry for opening a VM's console or screen.

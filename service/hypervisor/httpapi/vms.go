@@ -27,10 +27,7 @@ func (a *API) apiVM(r record.VM) hypervisorapi.VM {
 		State: hypervisorapi.State(r.State), Vcpus: r.VCPUs, MemoryMib: r.MemoryMiB, DiskGib: v.DiskGiB,
 		Image: v.Image, Kernel: some(v.Kernel), Initrd: some(v.Initrd), Firmware: some(v.Firmware),
 		KernelArgs: some(v.Boot.KernelArgs), TtlSeconds: some(v.TTLSeconds), Storage: v.Storage,
-		Network: hypervisorapi.Network{
-			Mode: ref(hypervisorapi.NetworkMode(v.Network.Mode)), Bridge: some(v.Network.Bridge), Mac: some(r.MAC),
-			Ip: some(v.Network.IP),
-		},
+		Network: apiNetwork(v.Network, r.MAC), Pending: r.Pending(),
 		Labels: r.Labels.V, Autostart: r.Autostart, Mac: r.MAC, Ips: r.IPs.V, CreatedAt: r.CreatedAt.Time,
 		StartedAt: r.StartedAt.Ptr(), ExpiresAt: r.ExpiresAt.Ptr(),
 		LastError: r.LastError, Generation: r.Generation, Agent: hypervisorapi.AgentState{Enabled: v.Agent},
@@ -38,6 +35,9 @@ func (a *API) apiVM(r record.VM) hypervisorapi.VM {
 	}
 	if out.Ips == nil || !r.State.HasProcess() {
 		out.Ips = []string{}
+	}
+	if h := r.Running.V; h != nil {
+		out.Running = &hypervisorapi.Hardware{Vcpus: h.VCPUs, MemoryMib: h.MemoryMiB, Network: apiNetwork(h.Network, h.MAC)}
 	}
 	if m := a.machines.Peek(r.ID); m != nil && r.State.HasProcess() {
 		status := m.Status()
@@ -49,6 +49,12 @@ func (a *API) apiVM(r record.VM) hypervisorapi.VM {
 		out.Agent.Version = status.Version
 	}
 	return out
+}
+
+func apiNetwork(n record.Network, mac string) hypervisorapi.Network {
+	return hypervisorapi.Network{
+		Mode: ref(hypervisorapi.NetworkMode(n.Mode)), Bridge: some(n.Bridge), Mac: some(mac), Ip: some(n.IP),
+	}
 }
 
 // ListVMs lists the VMs in the caller's scope.
@@ -128,6 +134,25 @@ func (a *API) GetVM(
 		return nil, err
 	}
 	return hypervisorapi.GetVM200JSONResponse(a.apiVM(r)), nil
+}
+
+// PatchVM changes a VM.
+func (a *API) PatchVM(
+	ctx context.Context, req hypervisorapi.PatchVMRequestObject,
+) (hypervisorapi.PatchVMResponseObject, error) {
+	b := req.Body
+	c := record.Reconfiguration{
+		Name: b.Name, Labels: value(b.Labels), Autostart: b.Autostart, VCPUs: b.Vcpus, MemoryMiB: b.MemoryMib,
+	}
+	if n := b.Network; n != nil {
+		c.Network = &record.Network{Mode: string(value(n.Mode)), Bridge: value(n.Bridge), IP: value(n.Ip)}
+		c.MAC = value(n.Mac)
+	}
+	r, err := a.plan.Change(ctx, req.Id, c)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.PatchVM200JSONResponse(a.apiVM(r)), nil
 }
 
 // DeleteVM deletes a VM.

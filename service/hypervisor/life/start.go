@@ -110,7 +110,7 @@ func (l *Life) launch(ctx context.Context, r record.VM, how Begin) (backend.Inst
 	if err != nil {
 		return nil, r, err
 	}
-	starting, cancel := context.WithTimeout(ctx, backend.MemoryLimit(r.MemoryMiB)) // may load memory
+	starting, cancel := context.WithTimeout(ctx, backend.MemoryLimit(r.AsRunning().MemoryMiB)) // may load memory
 	instance, err := how(starting, spec)
 	cancel()
 	if err != nil {

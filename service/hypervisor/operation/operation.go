@@ -83,7 +83,7 @@ func (r *Runner) Once(
 	ctx context.Context, word string, request any, begin func(context.Context) (record.Operation, error),
 ) (record.Operation, error) {
 	c := caller.From(ctx)
-	key, err := kit.NewKey(c.Tenant+"\x00"+c.Name, word, request)
+	key, err := kit.NewKey(c.Key(), word, request)
 	if err != nil {
 		return record.Operation{}, err
 	}

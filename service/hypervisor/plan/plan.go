@@ -24,6 +24,8 @@ type Config struct {
 	VCPUs, MemoryMiB int
 	// Admitted is called for each VM whose row was inserted.
 	Admitted func(r *record.VM)
+	// Changed is called when VMs may count for more or less than before.
+	Changed func()
 }
 
 // Planner plans the VMs of this host.

@@ -58,10 +58,8 @@ func (p *Planner) check(ctx context.Context, req *Request) error {
 	if strings.ContainsRune(spec.CloudInit.UserData, 0) {
 		return fault.InvalidField("cloud_init.user_data", "must not contain NUL")
 	}
-	for key, value := range req.Labels {
-		if strings.ContainsFunc(key+value, unicode.IsControl) {
-			return fault.InvalidField("labels", "must not contain control characters")
-		}
+	if err := checkLabels(req.Labels); err != nil {
+		return err
 	}
 	for i, key := range spec.CloudInit.SSHAuthorizedKeys {
 		if strings.ContainsAny(key, "\n\r") {

@@ -44,6 +44,7 @@ func (s *Store) Admit(ctx context.Context, a Admission) error {
 			return err
 		}
 		r.Events, r.Search = 0, r.searchText()
+		r.settleHardware()
 		if err := s.tell(ctx, tx, r, EventBackend, a.Why); err != nil {
 			return err
 		}
@@ -63,8 +64,8 @@ func (s *Store) Usage(ctx context.Context, tenant string) (admission.Usage, erro
 
 func usageOf(ctx context.Context, q db.Querier, tenant string) (admission.Usage, error) {
 	var u Given
-	err := q.Get(ctx, &u, `SELECT '' AS state, COUNT(*) AS vms, COALESCE(SUM(vcpus), 0) AS vcpus,
-		COALESCE(SUM(memory_mib), 0) AS memory_mib FROM vms WHERE tenant = ?`, tenant)
+	err := q.Get(ctx, &u, `SELECT '' AS state, COUNT(*) AS vms, COALESCE(SUM(counted_vcpus), 0) AS vcpus,
+		COALESCE(SUM(counted_memory_mib), 0) AS memory_mib FROM vms WHERE tenant = ?`, tenant)
 	return admission.Usage{VMs: u.VMs, VCPUs: u.VCPUs, MemoryMiB: u.MemoryMiB}, err
 }
 

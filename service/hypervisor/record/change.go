@@ -12,11 +12,13 @@ import (
 // save writes a VM's changed row and increments its generation.
 func save(ctx context.Context, tx *db.Tx, r *VM) error {
 	r.Generation++
+	r.settleHardware()
 	_, err := tx.Exec(
 		ctx,
 		`UPDATE vms SET name = ?, backend = ?, state = ?, spec = ?, secret = ?, mac = ?, tap = ?, ips = ?,
 		autostart = ?, generation = ?, last_error = ?, started_at = ?, kill_at = ?, events = ?, vcpus = ?, memory_mib = ?,
-		base = ?, disk_base = ?, pause_reason = ?, reverting = ?, restarting = ?, search = ? WHERE id = ?`,
+		base = ?, disk_base = ?, pause_reason = ?, reverting = ?, restarting = ?, search = ?, labels = ?,
+		running = ?, counted_vcpus = ?, counted_memory_mib = ? WHERE id = ?`,
 		r.Name,
 		r.Backend,
 		r.State,
@@ -39,6 +41,10 @@ func save(ctx context.Context, tx *db.Tx, r *VM) error {
 		r.Reverting,
 		r.Restarting,
 		r.searchText(),
+		r.Labels,
+		r.Running,
+		r.CountedVCPUs,
+		r.CountedMemoryMiB,
 		r.ID,
 	)
 	return err
@@ -75,7 +81,7 @@ func (s *Store) moveIn(
 		r.PauseReason = ""
 	}
 	if !next.HasProcess() {
-		r.Reverting = ""
+		r.Reverting, r.Running.V = "", nil
 	}
 	switch m {
 	case vm.Restart:

@@ -6,6 +6,7 @@
 //	vm.go          VMs as stored, and lists of them
 //	change.go      Move and Change: how a VM's row changes
 //	admit.go       inserts the row of a new VM after checking the policy; removes rows
+//	hardware.go    what a VM's process has, and what is wanted; Reconfigure
 //	event.go       events of VMs
 //	secret.go      the sealed secrets of guest agents
 //	snapshot.go, backup.go, base.go

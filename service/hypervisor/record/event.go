@@ -26,6 +26,7 @@ const (
 	EventBackend     = "backend"
 	EventDisk        = "disk"
 	EventConfinement = "confinement"
+	EventConfig      = "config"
 )
 
 // tell inserts an event of a VM. The caller must save the VM's row afterwards.

@@ -16,6 +16,8 @@ type Snapshot struct {
 	Secret      string  `db:"secret"` // sealed; the agent's secret in the saved memory
 	CreatedAt   db.Time `db:"created_at"`
 	State       string  `db:"state"`
+	// Hardware is what the VM's process had when a full snapshot was made; nil: not known.
+	Hardware db.JSON[*Hardware] `db:"hardware"`
 }
 
 // States of snapshots. A snapshot has a row from before it is made until after it is removed, so

@@ -10,8 +10,8 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
-// Spec is what was requested for a VM, completed with what was decided when it was created. Only
-// the size of its disk can change later.
+// Spec is what was requested for a VM, completed with what was decided when it was created. The size
+// of its disk can change later, and what is Hardware.
 type Spec struct {
 	VCPUs      int       `json:"vcpus"`
 	MemoryMiB  int       `json:"memory_mib"`
@@ -89,6 +89,11 @@ type VM struct {
 	Reverting   string                     `db:"reverting"`    // full snapshot of a revert in progress
 	Restarting  bool                       `db:"restarting"`   // to be started again once it has stopped
 	Search      string                     `db:"search"`       // what a search looks at (package search)
+	// Running is what its process has, while that is not what is wanted; see AsRunning.
+	Running db.JSON[*Hardware] `db:"running"`
+	// The larger of what its process has and of what is wanted, which counts against limits.
+	CountedVCPUs     int `db:"counted_vcpus"`
+	CountedMemoryMiB int `db:"counted_memory_mib"`
 }
 
 func (r *VM) searchText() string {
@@ -159,14 +164,14 @@ type Given struct {
 
 // Given returns what is allocated to all VMs.
 func (s *Store) Given(ctx context.Context) (all Given, err error) {
-	return all, s.db.Get(ctx, &all, `SELECT '' AS state, COUNT(*) AS vms, COALESCE(SUM(vcpus), 0) AS vcpus,
-		COALESCE(SUM(memory_mib), 0) AS memory_mib FROM vms`)
+	return all, s.db.Get(ctx, &all, `SELECT '' AS state, COUNT(*) AS vms, COALESCE(SUM(counted_vcpus), 0) AS vcpus,
+		COALESCE(SUM(counted_memory_mib), 0) AS memory_mib FROM vms`)
 }
 
 // GivenByState returns what is allocated to the VMs in each state.
 func (s *Store) GivenByState(ctx context.Context) (all []Given, err error) {
-	return all, s.db.Select(ctx, &all, `SELECT state, COUNT(*) AS vms, SUM(vcpus) AS vcpus,
-		SUM(memory_mib) AS memory_mib FROM vms GROUP BY state`)
+	return all, s.db.Select(ctx, &all, `SELECT state, COUNT(*) AS vms, SUM(counted_vcpus) AS vcpus,
+		SUM(counted_memory_mib) AS memory_mib FROM vms GROUP BY state`)
 }
 
 // Filter selects VMs. Zero fields match all.

@@ -172,7 +172,7 @@ func (y *Recovery) settle(ctx context.Context, r record.VM) error {
 
 func (y *Recovery) settleNow(ctx context.Context, m *machine.Machine, r record.VM) error {
 	if r.State.HasProcess() {
-		if err := y.meet(ctx, r, backend.MemoryLimit(r.MemoryMiB)); err != nil {
+		if err := y.meet(ctx, r, backend.MemoryLimit(r.AsRunning().MemoryMiB)); err != nil {
 			return err
 		}
 		var err error

@@ -669,7 +669,13 @@ export interface paths {
         delete: operations["DeleteVM"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Change a VM; what is left out stays as it is
+         * @description The name, labels and `autostart` change at once. Processors, memory and the network of a VM that has a process change with its next
+         *     start: until then `pending` names them, and `running` is what the process has. A new network without `mac` keeps the VM's. Policy and
+         *     quotas apply as to a new VM, to what grows. Meanwhile, the larger of what the process has and of what is wanted counts.
+         */
+        patch: operations["PatchVM"];
         trace?: never;
     };
     "/v1/vms/{id}/agent/exec": {
@@ -1501,6 +1507,12 @@ export interface components {
         GetFile: {
             path: string;
         };
+        /** @description What the VM's process has. Left out unless fields are pending */
+        Hardware: {
+            memory_mib: number;
+            network: components["schemas"]["Network"];
+            vcpus: number;
+        };
         Heartbeat: {
             /**
              * Format: int64
@@ -1769,8 +1781,11 @@ export interface components {
             name: string;
             network: components["schemas"]["Network"];
             pause_reason?: components["schemas"]["PauseReason"];
+            /** @description Fields whose change waits for the next start: `vcpus`, `memory_mib`, `network` */
+            pending: string[];
             /** @description Of the VM's process while there is one */
             pid?: number;
+            running?: components["schemas"]["Hardware"];
             /** Format: date-time */
             started_at?: string;
             state: components["schemas"]["State"];
@@ -1819,6 +1834,16 @@ export interface components {
             net_received_bytes: number;
             /** Format: int64 */
             net_sent_bytes: number;
+        };
+        VMPatch: {
+            /** @description Start it with the host */
+            autostart?: boolean;
+            labels?: components["schemas"]["Labels"];
+            memory_mib?: number;
+            /** @description Unique within its tenant. The guest keeps its host name */
+            name?: string;
+            network?: components["schemas"]["Network"];
+            vcpus?: number;
         };
         VMSpec: {
             agent?: components["schemas"]["AgentSpec"];
@@ -3246,6 +3271,41 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooMany"];
+        };
+    };
+    PatchVM: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["VMPatch"];
+            };
+        };
+        responses: {
+            /** @description The VM */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VM"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
         };
     };
     Exec: {

@@ -10,7 +10,7 @@ const VMID = "01a1ffd4-4443-7c85-916f-20e2f635613c"
 
 const (
 	at        = `"2026-01-02T03:04:05Z"`
-	vmFields  = `"id":"` + VMID + `","name":"web","backend":"qemu","state":"running","vcpus":2,"memory_mib":512,"disk_gib":20,"image":"debian-12","tenant":"acme","storage":"dir","network":{"mode":"user"},"labels":{"role":"web"},"autostart":false,"ips":["10.0.2.15"],"mac":"52:54:00:ae:b2:4d","created_at":` + at + `,"generation":3,"last_error":"","agent":{"enabled":true,"connected":true,"version":"1"}`
+	vmFields  = `"id":"` + VMID + `","name":"web","backend":"qemu","state":"running","vcpus":2,"memory_mib":512,"disk_gib":20,"image":"debian-12","tenant":"acme","storage":"dir","network":{"mode":"user"},"labels":{"role":"web"},"autostart":false,"ips":["10.0.2.15"],"mac":"52:54:00:ae:b2:4d","created_at":` + at + `,"generation":3,"last_error":"","agent":{"enabled":true,"connected":true,"version":"1"},"pending":[]`
 	vm        = `{` + vmFields + `}`
 	fleetVM   = `{` + vmFields + `,"node":"host-1"}`
 	image     = `{"name":"demo","kind":"kernel","source":"built of the host's packages","sha256":"00","size_bytes":17009068,"virtual_size_bytes":0,"signature_valid":null,"read_only":false,"locked":true,"added_at":` + at + `}`
@@ -37,6 +37,7 @@ func Examples() map[string]string {
 		"ListVMs":          list(vm),
 		"CreateVM":         vm,
 		"GetVM":            vm,
+		"PatchVM":          vm,
 		"WaitVM":           vm,
 		"RevertSnapshot":   vm,
 		"ResizeVM":         vm,

@@ -1,0 +1,95 @@
+package plan
+
+import (
+	"context"
+	"strings"
+	"unicode"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
+)
+
+// maxLabels is the maximum number of labels of a VM.
+const maxLabels = 64
+
+// checkLabels returns a fault if labels hold what cannot be shown.
+func checkLabels(labels map[string]string) error {
+	if len(labels) > maxLabels {
+		return fault.InvalidField("labels", "must have at most %d keys", maxLabels)
+	}
+	for key, value := range labels {
+		if strings.ContainsFunc(key+value, unicode.IsControl) {
+			return fault.InvalidField("labels", "must not contain control characters")
+		}
+	}
+	return nil
+}
+
+// Change validates and carries out a change to a VM. A network that names no address of the device
+// keeps the one that the VM has.
+func (p *Planner) Change(ctx context.Context, id string, c record.Reconfiguration) (record.VM, error) {
+	r, err := p.store.VM(ctx, id)
+	if err != nil {
+		return r, err
+	}
+	if err := checkLabels(c.Labels); err != nil {
+		return r, err
+	}
+	if c.Network != nil {
+		if err := p.completeNetwork(&r, &c); err != nil {
+			return r, err
+		}
+	}
+	if c.VCPUs != nil || c.MemoryMiB != nil || c.Network != nil {
+		if err := p.checkBackend(r, &c); err != nil {
+			return r, err
+		}
+	}
+	r, err = p.store.Reconfigure(ctx, id, c)
+	if err == nil {
+		p.cfg.Changed()
+	}
+	return r, err
+}
+
+func (p *Planner) completeNetwork(r *record.VM, c *record.Reconfiguration) error {
+	n := c.Network
+	if n.Mode == "" {
+		n.Mode = r.Spec.V.Network.Mode
+	}
+	if err := p.checkNetwork(&Request{Spec: record.Spec{Network: *n}, MAC: c.MAC}); err != nil {
+		return err
+	}
+	switch {
+	case n.Mode == record.NetworkNone && c.MAC != "":
+		return fault.InvalidField("network.mac", "takes another mode than none")
+	case n.Mode == record.NetworkNone || c.MAC != "":
+	case r.MAC != "":
+		c.MAC = r.MAC
+	default:
+		c.MAC = newMAC()
+	}
+	return nil
+}
+
+// checkBackend asks the VM's backend whether it can run the VM as it is to be.
+func (p *Planner) checkBackend(r record.VM, c *record.Reconfiguration) error {
+	r.Running.V = nil
+	if c.VCPUs != nil {
+		r.VCPUs = *c.VCPUs
+	}
+	if c.MemoryMiB != nil {
+		r.MemoryMiB = *c.MemoryMiB
+	}
+	if c.Network != nil {
+		r.Spec.V.Network, r.MAC, r.Tap = *c.Network, c.MAC, ""
+	}
+	if r.HasTap() {
+		r.Tap = "tap" // the real device is created on start
+	}
+	b, err := p.host.Backend(&r)
+	if err != nil {
+		return err
+	}
+	return b.Check(p.host.Spec(&r))
+}

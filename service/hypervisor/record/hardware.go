@@ -1,0 +1,173 @@
+package record
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
+)
+
+// Hardware is what a VM's process is started with. A change waits for the next start.
+type Hardware struct {
+	VCPUs     int     `json:"vcpus"`
+	MemoryMiB int     `json:"memory_mib"`
+	Network   Network `json:"network"`
+	MAC       string  `json:"mac"` // empty: no network
+}
+
+// Hardware returns what is wanted of a VM. Of AsRunning, that is what its process has.
+func (r *VM) Hardware() Hardware {
+	return Hardware{VCPUs: r.VCPUs, MemoryMiB: r.MemoryMiB, Network: r.Spec.V.Network, MAC: r.MAC}
+}
+
+func (r *VM) setHardware(h Hardware) {
+	r.VCPUs, r.MemoryMiB, r.MAC = h.VCPUs, h.MemoryMiB, h.MAC
+	r.Spec.V.VCPUs, r.Spec.V.MemoryMiB, r.Spec.V.Network = h.VCPUs, h.MemoryMiB, h.Network
+}
+
+// AsRunning returns a VM with what its process has in place of what is wanted. Without a process, both
+// are the same. What is done to the process, or to its resources on the host, goes by this.
+func (r VM) AsRunning() VM {
+	if r.Running.V != nil {
+		r.setHardware(*r.Running.V)
+	}
+	return r
+}
+
+// Pending returns the fields, as in requests, whose change waits for the next start.
+func (r *VM) Pending() []string {
+	if r.Running.V == nil {
+		return []string{}
+	}
+	return differences(*r.Running.V, r.Hardware())
+}
+
+func differences(a, b Hardware) []string {
+	fields := []string{}
+	if a.VCPUs != b.VCPUs {
+		fields = append(fields, "vcpus")
+	}
+	if a.MemoryMiB != b.MemoryMiB {
+		fields = append(fields, "memory_mib")
+	}
+	if a.Network != b.Network || a.MAC != b.MAC {
+		fields = append(fields, "network")
+	}
+	return fields
+}
+
+// settleHardware completes the fields that follow from others, before a row is written.
+func (r *VM) settleHardware() {
+	if r.Running.V != nil && len(r.Pending()) == 0 {
+		r.Running.V = nil
+	}
+	r.CountedVCPUs, r.CountedMemoryMiB = r.VCPUs, r.MemoryMiB
+	if h := r.Running.V; h != nil {
+		r.CountedVCPUs, r.CountedMemoryMiB = max(r.VCPUs, h.VCPUs), max(r.MemoryMiB, h.MemoryMiB)
+	}
+}
+
+// Reconfiguration is a change to a VM. Nil fields stay as they are.
+type Reconfiguration struct {
+	Name      *string
+	Labels    map[string]string
+	Autostart *bool
+	VCPUs     *int
+	MemoryMiB *int
+	Network   *Network
+	MAC       string // with Network: of the device; empty: none
+}
+
+func (c *Reconfiguration) apply(r *VM) (changed []string) {
+	set := func(field string, from, to any) {
+		if from != to {
+			changed = append(changed, fmt.Sprintf("%s %v is now %v", field, from, to))
+		}
+	}
+	if c.Name != nil {
+		set("name", r.Name, *c.Name)
+		r.Name = *c.Name
+	}
+	if c.Labels != nil {
+		set("labels", fmt.Sprint(r.Labels.V), fmt.Sprint(c.Labels)) // maps are printed in order
+		r.Labels.V = c.Labels
+	}
+	if c.Autostart != nil {
+		set("autostart", r.Autostart, *c.Autostart)
+		r.Autostart = *c.Autostart
+	}
+	want := r.Hardware()
+	if c.VCPUs != nil {
+		set("vcpus", want.VCPUs, *c.VCPUs)
+		want.VCPUs = *c.VCPUs
+	}
+	if c.MemoryMiB != nil {
+		set("memory_mib", want.MemoryMiB, *c.MemoryMiB)
+		want.MemoryMiB = *c.MemoryMiB
+	}
+	if c.Network != nil {
+		set("network", want.Network, *c.Network)
+		set("network.mac", want.MAC, c.MAC)
+		want.Network, want.MAC = *c.Network, c.MAC
+	}
+	if had := r.Hardware(); r.State.HasProcess() && r.Running.V == nil && had != want {
+		r.Running.V = &had
+	}
+	r.setHardware(want)
+	return changed
+}
+
+// Reconfigure changes a VM, and checks what it gets against the policy, under one lock and in one
+// transaction, as Admit does. What a process has already waits for the next start (VM.Pending). Repeated,
+// it changes nothing.
+func (s *Store) Reconfigure(ctx context.Context, id string, c Reconfiguration) (VM, error) {
+	s.admitting.Lock()
+	defer s.admitting.Unlock()
+	var r VM
+	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+		if r, err = vmIn(ctx, tx, id); err != nil {
+			return err
+		}
+		if r.State == vm.Creating || r.State == vm.Deleting {
+			return fault.New(fault.Conflict, "the VM is %s; it cannot be changed now", r.State).WithCode("wrong_state")
+		}
+		hadVCPUs, hadMemory := r.CountedVCPUs, r.CountedMemoryMiB
+		changed := c.apply(&r)
+		r.settleHardware()
+		usage, err := usageOf(ctx, tx, r.Tenant)
+		if err != nil {
+			return err
+		}
+		if err := s.policy.CheckGrowth(r.Tenant, usage,
+			admission.Size{VCPUs: hadVCPUs, MemoryMiB: hadMemory},
+			admission.Size{VCPUs: r.CountedVCPUs, MemoryMiB: r.CountedMemoryMiB},
+		); err != nil {
+			return err
+		}
+		message := strings.Join(changed, "; ")
+		if waiting := r.Pending(); message != "" && len(waiting) > 0 {
+			message += "; the next start applies " + strings.Join(waiting, ", ")
+		}
+		if message != "" {
+			if err := s.tell(ctx, tx, &r, EventConfig, message); err != nil {
+				return err
+			}
+			if err := save(ctx, tx, &r); db.IsUnique(err) {
+				return fault.New(fault.Conflict, "there is a VM named %s already", r.Name).WithCode("name_taken")
+			} else if err != nil {
+				return err
+			}
+		}
+		e := audit.Entry{Action: "vm.update", Target: id, Tenant: r.Tenant, Message: strings.TrimSuffix(r.Name+": "+message, ": ")}
+		return s.note(ctx, tx, e)
+	})
+	if err == nil {
+		s.moved(id)
+	}
+	return r, err
+}

@@ -1,0 +1,164 @@
+package httpapi
+
+import (
+	"context"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+
+	vmapi "github.com/mainstay-infra/mainstay/api/vm"
+	"github.com/mainstay-infra/mainstay/kit/contract"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/problem"
+	"github.com/mainstay-infra/mainstay/kit/shell"
+	"github.com/mainstay-infra/mainstay/service/vm/caller"
+	"github.com/mainstay-infra/mainstay/service/vm/driver"
+	"github.com/mainstay-infra/mainstay/service/vm/identity"
+	"github.com/mainstay-infra/mainstay/service/vm/job"
+	"github.com/mainstay-infra/mainstay/service/vm/life"
+	"github.com/mainstay-infra/mainstay/service/vm/record"
+	"github.com/mainstay-infra/mainstay/service/vm/snapshot"
+)
+
+// Config holds the settings and dependencies of an API.
+type Config struct {
+	Log         *slog.Logger
+	Registry    *prometheus.Registry
+	Tracer      trace.TracerProvider // nil: no traces
+	Console     fs.FS                // the built web console; nil: none
+	Now         func() time.Time
+	AccessLog   string
+	MaxInFlight int
+	Ending      context.Context // done when the service ends
+	// Ping returns the database's name, or an error if it does not answer.
+	Ping func(ctx context.Context) (string, error)
+
+	Identity  *identity.Service
+	Store     *record.Store
+	Jobs      *job.Runner
+	Driver    *driver.Driver
+	Life      *life.Life
+	Snapshots *snapshot.Manager
+}
+
+// API serves the contract's operations.
+type API struct {
+	cfg       Config
+	shell     *shell.Shell[caller.Caller]
+	store     *record.Store
+	jobs      *job.Runner
+	driver    *driver.Driver
+	life      *life.Life
+	snapshots *snapshot.Manager
+	identity  *identity.Service
+}
+
+var _ vmapi.Server = (*API)(nil)
+
+// Contract loads the service's contract.
+func Contract() (*contract.Contract, error) {
+	return contract.Load(vmapi.Document, vmapi.BasePath, access.Classes())
+}
+
+// maxBody is the maximum size of a request body, in bytes.
+const maxBody = 1 << 20
+
+// New returns an API.
+func New(cfg Config) (*API, error) {
+	a := &API{
+		cfg: cfg, store: cfg.Store, jobs: cfg.Jobs, driver: cfg.Driver, life: cfg.Life, snapshots: cfg.Snapshots,
+		identity: cfg.Identity,
+	}
+	c, err := Contract()
+	if err != nil {
+		return nil, err
+	}
+	a.shell, err = shell.New(shell.Config[caller.Caller]{
+		Name:        "vm",
+		Contract:    c,
+		Log:         cfg.Log,
+		Registry:    cfg.Registry,
+		Errors:      problem.Bare,
+		AccessLog:   cfg.AccessLog,
+		MaxInFlight: cfg.MaxInFlight,
+		MaxBody:     maxBody,
+		Tracer:      cfg.Tracer,
+		Console:     cfg.Console,
+		Ready: []shell.Check{
+			{Name: "database", Run: cfg.Ping},
+			{Name: "hypervisor", Run: cfg.Driver.Ready},
+		},
+		Identify: a.identify,
+		Still:    a.still,
+		Admit:    a.authorize,
+		Rates:    map[string]shell.Rate{shell.RateLogin: {PerSecond: 2, Burst: 120}},
+		Now:      cfg.Now,
+	})
+	if err != nil {
+		return nil, err
+	}
+	vmapi.Register(a.shell, vmapi.BasePath, a, a.fail)
+	a.shell.Raw("POST /api/auth/logout", a.logout)
+	a.shell.Raw("GET /api/jobs/{job}/events", a.watchJob)
+	return a, nil
+}
+
+// Handler returns the handler of all requests.
+func (a *API) Handler() http.Handler { return a.shell.Handler() }
+
+// fail writes an error as the whole response, without paths of hosts unless the caller is an admin
+// of everything.
+func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if c := caller.From(r.Context()); err != nil && !c.SeesAll() {
+		f := *fault.From(err)
+		f.Message = c.Public(f.Message)
+		err = &f
+	}
+	a.shell.Fail(w, r, err)
+}
+
+// GetHealth answers while the process runs.
+func (a *API) GetHealth(context.Context, vmapi.GetHealthRequestObject) (vmapi.GetHealthResponseObject, error) {
+	return vmapi.GetHealth200JSONResponse{Status: vmapi.HealthStatusOk}, nil
+}
+
+// value returns *p, or the zero value if p is nil.
+func value[T any](p *T) T {
+	var zero T
+	if p == nil {
+		return zero
+	}
+	return *p
+}
+
+// orElse returns *p, or usual if p is nil.
+func orElse[T any](p *T, usual T) T {
+	if p == nil {
+		return usual
+	}
+	return *p
+}
+
+// ref returns a pointer to a copy of v.
+func ref[T any](v T) *T { return &v }
+
+// some returns a pointer to a copy of v, or nil if v is zero.
+func some[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
+// orEmpty returns an empty slice for nil, since the contract does not allow null.
+func orEmpty[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}

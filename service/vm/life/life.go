@@ -1,0 +1,195 @@
+// Package life creates, starts, stops and deletes VMs: it stores what is wanted, and has the
+// hypervisor daemon do it.
+//
+// # Jobs
+//
+//	vm.provision    the daemon makes the VM; then a start that was asked for meanwhile begins
+//	vm.start        the daemon makes the VM if that has failed before, and starts it
+//
+// Stop, restart, pause and resume last as long as their requests. A request that is broken off by a
+// crash leaves what the daemon did; the reconciliation (package watch) stores it.
+//
+// # Invariants
+//
+//   - A job can be repeated at any point: the daemon's VM is found by its label, and a VM that runs
+//     is started already.
+//   - A failed job leaves the VM usable: the state that the daemon tells, and the reason in
+//     last_error.
+//   - A deleted VM is removed from the daemon by a sweep, which repeats until the daemon has done
+//     it.
+//
+// It imports caller, driver, job and record.
+package life
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/auth"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/vm/caller"
+	"github.com/mainstay-infra/mainstay/service/vm/driver"
+	"github.com/mainstay-infra/mainstay/service/vm/job"
+	"github.com/mainstay-infra/mainstay/service/vm/record"
+)
+
+// Config holds the dependencies of a Life.
+type Config struct {
+	Store  *record.Store
+	Driver *driver.Driver
+	Jobs   *job.Runner
+	Sealer *auth.Sealer // of settings for cloud-init
+	Log    *slog.Logger
+	Now    func() time.Time
+}
+
+// Life is what can be done with VMs.
+type Life struct {
+	store  *record.Store
+	driver *driver.Driver
+	jobs   *job.Runner
+	sealer *auth.Sealer
+	log    *slog.Logger
+	now    func() time.Time
+	swept  chan struct{} // nudges the sweep of deleted VMs
+}
+
+// New returns a Life, and registers its kinds of jobs.
+func New(c Config) *Life {
+	l := &Life{
+		store: c.Store, driver: c.Driver, jobs: c.Jobs, sealer: c.Sealer, log: c.Log, now: c.Now,
+		swept: make(chan struct{}, 1),
+	}
+	job.Register(l.jobs, record.JobProvision, job.Kind[target]{Run: l.provision, Cancelled: l.cancelled})
+	job.Register(l.jobs, record.JobStart, job.Kind[target]{Run: l.start, Cancelled: l.cancelled})
+	return l
+}
+
+// target is the argument of jobs about a VM.
+type target struct {
+	VM    string `json:"vm"`
+	Actor string `json:"actor"` // who asked, as the daemon's audit log will say
+}
+
+func targetOf(ctx context.Context, r *record.VM) target {
+	return target{VM: r.ID, Actor: caller.From(ctx).Name}
+}
+
+// begin returns a function that begins a job of a kind for a VM.
+func (l *Life) begin(ctx context.Context, kind string) func(tx *db.Tx, r *record.VM) error {
+	return func(tx *db.Tx, r *record.VM) error {
+		j := record.NewJob(kind, r)
+		return l.jobs.Begin(ctx, tx, &j, targetOf(ctx, r))
+	}
+}
+
+// Create stores a new VM, and has the daemon make it in a job.
+func (l *Life) Create(ctx context.Context, r record.VM, init record.CloudInit) (record.VM, error) {
+	r.ID, r.State = record.NewID(), record.Stopped
+	if init.UserData != "" || init.Hostname != "" || len(init.SSHAuthorizedKeys) > 0 {
+		text, err := json.Marshal(init)
+		if err != nil {
+			return r, err
+		}
+		r.Secret = l.sealer.Seal(text, r.ID)
+	}
+	return l.store.Add(ctx, r, "vm.create", "created", l.begin(ctx, record.JobProvision))
+}
+
+// Clone stores a VM that gets a copy of another one's disk, and has the daemon make it in a job.
+func (l *Life) Clone(ctx context.Context, source *record.VM, name string, linked bool) (record.VM, error) {
+	switch {
+	case source.Name == name:
+		return record.VM{}, fault.InvalidField("target_name", "is the name of the VM itself")
+	case !source.Provisioned():
+		return record.VM{}, fault.New(fault.NotFound, "VM %s has no disk yet: the daemon has not made it", source.Name).
+			WithCode("not_provisioned")
+	case linked && source.State != record.Stopped && source.State != record.Failed:
+		return record.VM{}, fault.New(fault.Conflict, "VM %s is %s; a linked clone takes a stopped VM", source.Name, source.State)
+	}
+	r := *source
+	r.ID, r.Name, r.State = record.NewID(), name, record.Stopped
+	r.Spec.V.Source, r.Spec.V.Linked = source.ID, linked
+	r.DriverID, r.Node, r.DriverGen, r.IPs.V, r.MAC, r.LastError = "", "", 0, nil, "", ""
+	r.Agent.V, r.SnapshotID, r.Secret, r.StartedAt, r.Protected = record.Agent{}, "", "", db.Time{}, false
+	return l.store.Add(ctx, r, "vm.clone", "cloned from "+source.Name, l.begin(ctx, record.JobProvision))
+}
+
+// Delete marks a VM as deleted and has it removed from the daemon.
+func (l *Life) Delete(ctx context.Context, id string) error {
+	err := l.store.Delete(ctx, id, func(tx *db.Tx, j string) error { return l.jobs.CancelIn(ctx, tx, j) })
+	if err == nil {
+		l.nudge()
+	}
+	return err
+}
+
+func (l *Life) nudge() {
+	select {
+	case l.swept <- struct{}{}:
+	default:
+	}
+}
+
+// Nudged receives a value when Sweep should run soon.
+func (l *Life) Nudged() <-chan struct{} { return l.swept }
+
+// lost is how long after its deletion a VM that was never made is looked for at the daemon, because
+// a request to make it may have been under way.
+const lost = 15 * time.Minute
+
+// Sweep removes deleted VMs from the daemon.
+func (l *Life) Sweep(ctx context.Context) error {
+	ctx = caller.ByItself(ctx)
+	const page = 100
+	all, err := l.store.Deleted(ctx, page)
+	for i := 0; i < len(all) && err == nil; i++ {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if gone, err := l.remove(ctx, &all[i]); err != nil {
+			l.log.Warn("a deleted VM was not removed from the daemon yet", "vm", all[i].ID, "name", all[i].Name, "error", err)
+		} else if gone {
+			if err := l.store.Removed(ctx, all[i].ID); err != nil {
+				return err
+			}
+		}
+	}
+	return err
+}
+
+// remove removes a VM from the daemon, and reports whether it is certainly gone.
+func (l *Life) remove(ctx context.Context, r *record.VM) (gone bool, err error) {
+	if r.Provisioned() {
+		return true, l.driver.Delete(ctx, driver.PlaceOf(r))
+	}
+	seen, err := l.driver.Find(ctx, r)
+	if err != nil {
+		return false, err
+	}
+	if seen != nil {
+		at := driver.Place{Node: seen.Node, ID: seen.DriverID, Tenant: r.Tenant}
+		return true, l.driver.Delete(ctx, at)
+	}
+	return l.now().Sub(r.DeletedAt.Time) > lost, nil
+}
+
+// Update changes a VM's record, and has the daemon know what concerns it.
+func (l *Life) Update(ctx context.Context, id string, c record.Change) (record.VM, error) {
+	r, err := l.store.VM(ctx, id)
+	if err != nil {
+		return r, err
+	}
+	if c.Autostart != nil && r.Provisioned() && *c.Autostart != r.Autostart {
+		if err := r.Busy(); err != nil {
+			return r, err
+		}
+		if _, err := l.driver.SetAutostart(ctx, driver.PlaceOf(&r), *c.Autostart); err != nil {
+			return r, err
+		}
+	}
+	return l.store.Update(ctx, id, c)
+}

@@ -1,0 +1,158 @@
+package life
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/shell"
+	"github.com/mainstay-infra/mainstay/service/vm/caller"
+	"github.com/mainstay-infra/mainstay/service/vm/driver"
+	"github.com/mainstay-infra/mainstay/service/vm/job"
+	"github.com/mainstay-infra/mainstay/service/vm/record"
+)
+
+// Start begins to start a VM. While the daemon still makes the VM, the start follows that.
+func (l *Life) Start(ctx context.Context, id string) (record.VM, error) {
+	return l.store.Start(ctx, id, audit.Entry{Action: "vm.start"}, l.begin(ctx, record.JobStart))
+}
+
+// acting returns a context in which the service acts on its own, for the person who asked for a job.
+func acting(ctx context.Context, t target) context.Context {
+	c := caller.System
+	if t.Actor != "" {
+		c.Name = t.Actor
+	}
+	return shell.As(ctx, c)
+}
+
+// provision is the job vm.provision.
+func (l *Life) provision(ctx context.Context, t target, _ func(float64)) error {
+	ctx = acting(ctx, t)
+	r, err := l.store.VM(ctx, t.VM)
+	if err != nil {
+		return forgotten(err)
+	}
+	if _, err = l.make(ctx, &r); err != nil {
+		return l.failed(ctx, &r, record.Stopped, err)
+	}
+	return nil
+}
+
+// make has the daemon make a VM that it has not made yet, and stores where it is.
+func (l *Life) make(ctx context.Context, r *record.VM) (record.VM, error) {
+	if r.Provisioned() {
+		return *r, nil
+	}
+	seen, err := l.ask(ctx, r)
+	if err != nil {
+		return *r, err
+	}
+	// The VM exists now, and must not be forgotten because the job is cancelled at this moment.
+	ctx = context.WithoutCancel(ctx)
+	if err := l.store.Made(ctx, r.ID, seen, l.begin(ctx, record.JobStart)); err != nil {
+		return *r, err
+	}
+	if seen.Autostart != r.Autostart {
+		if _, err := l.driver.SetAutostart(ctx, driver.Place{Node: seen.Node, ID: seen.DriverID, Tenant: r.Tenant}, r.Autostart); err != nil {
+			l.log.Warn("a VM's autostart was not set", "vm", r.ID, "error", err)
+		}
+	}
+	return l.store.VM(ctx, r.ID)
+}
+
+// ask asks the daemon to make a VM, as a copy of another one or from an image.
+func (l *Life) ask(ctx context.Context, r *record.VM) (record.Seen, error) {
+	if r.Spec.V.Source == "" {
+		var init record.CloudInit
+		if r.Secret != "" {
+			text, err := l.sealer.Open(r.Secret, r.ID)
+			if err == nil {
+				err = json.Unmarshal(text, &init)
+			}
+			if err != nil {
+				return record.Seen{}, fault.Wrap(fault.Internal, err, "the VM's settings for cloud-init cannot be read: "+
+					"the secret key was lost; create the VM again")
+			}
+		}
+		return l.driver.Make(ctx, r, init)
+	}
+	found, err := l.driver.Find(ctx, r)
+	if err != nil {
+		return record.Seen{}, err
+	}
+	if found != nil {
+		return *found, nil
+	}
+	source, err := l.store.VM(ctx, r.Spec.V.Source)
+	if err != nil {
+		return record.Seen{}, fault.New(fault.Conflict, "the VM that this one is a clone of was deleted").WithCode("source_deleted")
+	}
+	return l.driver.Clone(ctx, r, &source)
+}
+
+// start is the job vm.start.
+func (l *Life) start(ctx context.Context, t target, _ func(float64)) error {
+	ctx = acting(ctx, t)
+	r, err := l.store.VM(ctx, t.VM)
+	if err != nil {
+		return forgotten(err)
+	}
+	if r, err = l.make(ctx, &r); err != nil {
+		return l.failed(ctx, &r, record.Stopped, err)
+	}
+	seen, err := l.driver.Start(ctx, driver.PlaceOf(&r))
+	if fault.Is(err, fault.Conflict) {
+		// Whoever repeats a job finds what it did the last time.
+		if now, again := l.driver.Get(ctx, driver.PlaceOf(&r)); again == nil && (now.State == record.Running || now.State == record.Paused) {
+			seen, err = now, nil
+		}
+	}
+	if err != nil {
+		return l.failed(ctx, &r, "", err)
+	}
+	return l.store.Observed(context.WithoutCancel(ctx), r.ID, seen, true)
+}
+
+// failed stores why a job for a VM failed, and returns the error. state is the VM's state then; empty:
+// the one that the daemon tells. A job that is broken off because the service ends has not failed.
+func (l *Life) failed(ctx context.Context, r *record.VM, state record.State, cause error) error {
+	if job.BrokenOff(ctx) {
+		return cause
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readLimit)
+	defer cancel()
+	f := fault.From(cause)
+	reason := f.Message
+	if state == "" {
+		state = record.Failed
+		if now, err := l.driver.Get(ctx, driver.PlaceOf(r)); err == nil {
+			state = now.State
+			if now.LastError != "" {
+				reason = now.LastError
+			}
+		}
+	}
+	if err := l.store.Failed(ctx, r.ID, state, reason); err != nil {
+		l.log.Error("the end of a job was not stored", "vm", r.ID, "error", err)
+	}
+	return cause
+}
+
+// readLimit bounds what is asked of the daemon after a failure.
+const readLimit = 20 * time.Second
+
+// cancelled ends a job that was cancelled before it ran.
+func (l *Life) cancelled(ctx context.Context, t target) error {
+	return l.store.Failed(caller.ByItself(ctx), t.VM, record.Stopped, "the job was cancelled")
+}
+
+// forgotten ends the job of a VM that was deleted meanwhile without a failure.
+func forgotten(err error) error {
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
+}

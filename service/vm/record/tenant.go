@@ -1,0 +1,173 @@
+package record
+
+import (
+	"context"
+
+	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/vm/caller"
+)
+
+// Tenant owns VMs. Limits are nil where there is none.
+type Tenant struct {
+	Name         string  `db:"name"`
+	Description  string  `db:"description"`
+	MaxVMs       *int64  `db:"max_vms"`
+	MaxCPUs      *int64  `db:"max_cpus"`
+	MaxMemory    *int64  `db:"max_memory"` // MiB
+	MaxDisk      *int64  `db:"max_disk"`   // GiB
+	MaxSnapshots *int64  `db:"max_snapshots"`
+	CreatedAt    db.Time `db:"created_at"`
+
+	Used Use `db:"-"`
+}
+
+// Use is how much the VMs of a tenant have together.
+type Use struct {
+	VMs       int64 `db:"vms"`
+	CPUs      int64 `db:"cpus"`
+	Memory    int64 `db:"memory"` // MiB
+	Disk      int64 `db:"disk"`   // GiB
+	Snapshots int64 `db:"snapshots"`
+}
+
+// Check returns a fault that names the first limit that a tenant would exceed with more, and how
+// much is left of it.
+func (t *Tenant) Check(more Use) error {
+	for _, l := range []struct {
+		name, unit      string
+		limit           *int64
+		used, requested int64
+	}{
+		{"vms", "VMs", t.MaxVMs, t.Used.VMs, more.VMs},
+		{"cpus", "CPUs", t.MaxCPUs, t.Used.CPUs, more.CPUs},
+		{"memory", "MiB of memory", t.MaxMemory, t.Used.Memory, more.Memory},
+		{"disk", "GiB of disk", t.MaxDisk, t.Used.Disk, more.Disk},
+		{"snapshots", "snapshots", t.MaxSnapshots, t.Used.Snapshots, more.Snapshots},
+	} {
+		if l.limit == nil || l.requested <= 0 || l.requested <= *l.limit-l.used {
+			continue
+		}
+		return fault.New(fault.Denied, "quota %s of tenant %s: %d %s requested, %d of %d left",
+			l.name, t.Name, l.requested, l.unit, max(0, *l.limit-l.used), *l.limit).WithCode("quota_exceeded")
+	}
+	return nil
+}
+
+const selectUse = `SELECT COUNT(*) AS vms, COALESCE(SUM(cpus), 0) AS cpus, COALESCE(SUM(memory), 0) AS memory,
+	COALESCE(SUM(disk), 0) AS disk, (SELECT COUNT(*) FROM snapshots s JOIN vms v ON v.id = s.vm_id
+	WHERE v.tenant = ? AND v.deleted_at IS NULL) AS snapshots FROM vms WHERE tenant = ? AND deleted_at IS NULL`
+
+// Tenants lists the tenants in the caller's scope by name, starting after a name.
+func (s *Store) Tenants(ctx context.Context, after string, limit int) ([]Tenant, error) {
+	c := caller.From(ctx)
+	scope := db.Where("name = ?", c.Tenant)
+	if c.SeesAll() {
+		scope = db.All()
+	}
+	condition, args := scope.And("name > ?", after).SQL()
+	var all []Tenant
+	err := s.db.Select(ctx, &all, "SELECT * FROM tenants WHERE "+condition+" ORDER BY name LIMIT ?", append(args, limit)...)
+	for i := 0; i < len(all) && err == nil; i++ {
+		err = s.db.Get(ctx, &all[i].Used, selectUse, all[i].Name, all[i].Name)
+	}
+	return all, err
+}
+
+// Tenant returns a tenant in the caller's scope.
+func (s *Store) Tenant(ctx context.Context, name string) (Tenant, error) {
+	return tenantIn(ctx, s.db, name, "")
+}
+
+func tenantIn(ctx context.Context, q db.Querier, name, lock string) (t Tenant, err error) {
+	if c := caller.From(ctx); c.SeesAll() || c.Tenant == name && c.Tenant != "" {
+		err = q.Get(ctx, &t, "SELECT * FROM tenants WHERE name = ?"+lock, name)
+	} else {
+		err = db.ErrNoRows
+	}
+	if err := db.NotFound(err, "there is no such tenant"); err != nil {
+		return t, err
+	}
+	return t, q.Get(ctx, &t.Used, selectUse, name, name)
+}
+
+// PutTenant adds a tenant, or replaces its description and limits.
+func (s *Store) PutTenant(ctx context.Context, t Tenant) (out Tenant, err error) {
+	if err := CheckTenant("name", t.Name); err != nil {
+		return out, err
+	}
+	t.CreatedAt = db.At(s.now())
+	err = s.db.Update(ctx, func(tx *db.Tx) error {
+		if _, err := tx.Exec(ctx, `INSERT INTO tenants (name, description, max_vms, max_cpus, max_memory, max_disk,
+			max_snapshots, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET
+			description = excluded.description, max_vms = excluded.max_vms, max_cpus = excluded.max_cpus,
+			max_memory = excluded.max_memory, max_disk = excluded.max_disk, max_snapshots = excluded.max_snapshots`,
+			t.Name, t.Description, t.MaxVMs, t.MaxCPUs, t.MaxMemory, t.MaxDisk, t.MaxSnapshots, t.CreatedAt); err != nil {
+			return err
+		}
+		if err := s.note(ctx, tx, audit.Entry{Action: "tenant.put", Target: t.Name, Tenant: t.Name}); err != nil {
+			return err
+		}
+		out, err = tenantIn(ctx, tx, t.Name, "")
+		return err
+	})
+	return out, err
+}
+
+// DeleteTenant removes a tenant that has no VMs. users is called in the transaction, and fails if
+// the tenant has users.
+func (s *Store) DeleteTenant(ctx context.Context, name string, users func(tx *db.Tx) error) error {
+	return s.db.Update(ctx, func(tx *db.Tx) error {
+		t, err := tenantIn(ctx, tx, name, tx.ForUpdate())
+		if err != nil {
+			return err
+		}
+		if t.Used.VMs > 0 {
+			return fault.New(fault.Conflict, "tenant %s has %d VMs; delete them first", name, t.Used.VMs).WithCode("tenant_in_use")
+		}
+		if err := users(tx); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "DELETE FROM tenants WHERE name = ?", name); err != nil {
+			return err
+		}
+		return s.note(ctx, tx, audit.Entry{Action: "tenant.delete", Target: name, Tenant: name})
+	})
+}
+
+// admit locks a tenant, adds it if it is new, and checks that it may have more. tenant may be
+// empty, which has no limits.
+func (s *Store) admit(ctx context.Context, tx *db.Tx, tenant string, more Use) error {
+	if tenant == "" {
+		return nil
+	}
+	if _, err := tx.Exec(ctx, `INSERT INTO tenants (name, description, created_at) VALUES (?, '', ?)
+		ON CONFLICT DO NOTHING`, tenant, db.At(s.now())); err != nil {
+		return err
+	}
+	t, err := tenantIn(caller.ByItself(ctx), tx, tenant, tx.ForUpdate())
+	if err != nil {
+		return err
+	}
+	return t.Check(more)
+}
+
+// maxTenant is the maximum length of a tenant's name.
+const maxTenant = 63
+
+// CheckTenant returns a fault that names the field if name is not a valid name of a tenant: letters,
+// digits, dots, dashes and underscores, beginning and ending with a letter or digit.
+func CheckTenant(field, name string) error {
+	ok := name != "" && len(name) <= maxTenant
+	for i, c := range []byte(name) {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		inner := i > 0 && i < len(name)-1 && (c == '.' || c == '-' || c == '_')
+		ok = ok && (letter || inner)
+	}
+	if !ok {
+		return fault.InvalidField(field, "%q is not a valid name of a tenant: it has 1 to %d letters, digits, dots, dashes and "+
+			"underscores, and begins and ends with a letter or digit", name, maxTenant)
+	}
+	return nil
+}
