@@ -53,7 +53,7 @@ func (s *Service) readAccount(ctx context.Context, username string, last account
 	switch {
 	case err != nil:
 		return account{}, err
-	case !found, a.Source == Host && s.cfg.Host == nil:
+	case !found, a.Source == Host && s.cfg.Host == nil, a.Source == Local && s.cfg.HostOnly:
 		return account{}, nil
 	case a.Source == Local:
 		return a, nil

@@ -158,6 +158,23 @@ func TestWithoutTheHostOnlyLocalAccountsSignIn(t *testing.T) {
 	})
 }
 
+func TestLocalAccountsCanBeShutOut(t *testing.T) {
+	engines(t, func(w *world) {
+		w.host.set("bert", 0)
+		w.add("anna", identity.Admin, "")
+		s := w.login("anna")
+		only := w.start(func(cfg *identity.Config) { cfg.HostOnly = true })
+		w.refused("a login", second(only.Login(w.Context(), "anna", password, "")), fault.Unauthenticated, badLogin)
+		w.refused("a token", second(only.Check(w.Context(), s.Token)), fault.Unauthenticated, noToken)
+		must(only.Check(w.Context(), must(only.Login(w.Context(), "bert", password, "")).Token))
+		// A local admin is none then.
+		w.refused("the last admin", only.Remove(w.Context(), identity.System, "bert"), fault.Conflict, "")
+		if _, err := identity.New(identity.Config{Secret: secret, HostOnly: true}); !fault.Is(err, fault.Invalid) {
+			w.Errorf("nobody may sign in: %v", err)
+		}
+	})
+}
+
 func TestAHostThatCannotSayIsNotADenial(t *testing.T) {
 	engines(t, func(w *world) {
 		w.host.set("bert", 1000)

@@ -149,7 +149,7 @@ func TestTheProgramServesItsSocket(t *testing.T) {
 	dir := pamtest.ConfDir(t, map[string]string{"mainstay": pamtest.UnixRules, "hang": script(t, "exec sleep 20")})
 	socket := filepath.Join(t.TempDir(), "pam.sock")
 	cmd := exec.Command(path, "serve", "--listen", socket, "--uid", "4242,"+strconv.Itoa(os.Getuid()),
-		"--service", "mainstay,hang", "--confdir", dir)
+		"--gid", strconv.Itoa(os.Getgid()), "--service", "mainstay,hang", "--confdir", dir)
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {
