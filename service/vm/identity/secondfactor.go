@@ -133,7 +133,8 @@ func (s *Service) withCode(
 		return err
 	}
 	defer leave()
-	ctx = context.WithoutCancel(ctx)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loginTime)
+	defer cancel()
 	var refused error
 	err = s.db.Update(ctx, func(tx *db.Tx) error {
 		refused = nil
