@@ -133,6 +133,7 @@ func TestManyRequestsAtOnceAreAnsweredOrRefused(t *testing.T) {
 	work.Wait()
 	close(errs)
 	answered := 0
+	defer func() { t.Logf("%d of 40 were answered", answered) }()
 	for err := range errs {
 		if err == nil || fault.Is(err, fault.Unauthenticated) {
 			answered++
