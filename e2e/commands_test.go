@@ -182,6 +182,10 @@ func TestCommandLinesOfTheUnitsAreThoseOfTheProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range units {
+		if strings.HasSuffix(path, "/mainstay-pam.service") {
+			f.count++ // another program's, which its own tests start with these flags
+			continue
+		}
 		for line := range strings.Lines(readDocument(t, strings.TrimPrefix(path, "../"))) {
 			if command, ok := strings.CutPrefix(strings.TrimSpace(line), "ExecStart="); ok {
 				f.line(path, command, false)

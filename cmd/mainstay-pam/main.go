@@ -69,7 +69,7 @@ func run(args []string) error {
 
 func serve(args []string) error {
 	flags := flag.NewFlagSet("mainstay-pam serve", flag.ContinueOnError)
-	listen := flags.String("listen", "/run/mainstay-pam/pam.sock", "path of the socket")
+	listen := flags.String("listen", "/run/mainstay/pam.sock", "path of the socket")
 	gid := flags.Int("gid", -1, "group `id` whose members may open the socket; -1 leaves it as it is")
 	services := flags.String("service", "mainstay", "names that may be asked about, each a file in /etc/pam.d")
 	confDir := flags.String("confdir", "", "folder that replaces /etc/pam.d")

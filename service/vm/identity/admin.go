@@ -341,14 +341,15 @@ func (s *Service) change(
 
 // rules reports whether an account is an admin of everything.
 func (s *Service) rules(a account) bool {
-	return a.effective() == Admin && a.Tenant == "" && (a.Source == Local || s.cfg.Host != nil)
+	return a.effective() == Admin && a.Tenant == "" &&
+		(a.Source == Local && !s.cfg.HostOnly || a.Source == Host && s.cfg.Host != nil)
 }
 
 // othersRule reports whether there is an admin of everything.
 func (s *Service) othersRule(ctx context.Context, tx *db.Tx) (bool, error) {
 	var n int
 	err := tx.Get(ctx, &n, `SELECT COUNT(*) FROM accounts WHERE tenant = ''
-		AND (source = 'local' AND role = 'admin' OR source = 'pam' AND ?
-			AND (role = 'admin' OR role = '' AND host_role = 'admin'))`, s.cfg.Host != nil)
+		AND (source = 'local' AND ? AND role = 'admin' OR source = 'pam' AND ?
+			AND (role = 'admin' OR role = '' AND host_role = 'admin'))`, !s.cfg.HostOnly, s.cfg.Host != nil)
 	return n > 0, err
 }

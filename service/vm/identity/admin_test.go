@@ -1,6 +1,7 @@
 package identity_test
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -91,15 +92,27 @@ func TestTheLastAdminStays(t *testing.T) {
 
 func TestOfTwoAdminsWhoRemoveEachOtherOneStays(t *testing.T) {
 	replicas(t, func(w *world, other *identity.Service) {
-		w.add("anna", identity.Admin, "")
-		w.add("bert", identity.Admin, "")
-		var work sync.WaitGroup
-		errs := make([]error, 2)
-		work.Go(func() { errs[0] = w.Remove(w.Context(), identity.System, "anna") })
-		work.Go(func() { errs[1] = other.Remove(w.Context(), identity.System, "bert") })
-		work.Wait()
-		if (errs[0] == nil) == (errs[1] == nil) {
-			w.Errorf("%v", errs)
+		for round := range 20 {
+			anna, bert := fmt.Sprint("anna", round), fmt.Sprint("bert", round)
+			w.add(anna, identity.Admin, "")
+			w.add(bert, identity.Admin, "")
+			if round > 0 {
+				if err := w.Remove(w.Context(), identity.System, "last"); err != nil {
+					w.Fatal(err)
+				}
+			}
+			var work sync.WaitGroup
+			errs := make([]error, 2)
+			work.Go(func() { errs[0] = w.Remove(w.Context(), identity.System, anna) })
+			work.Go(func() { errs[1] = other.Remove(w.Context(), identity.System, bert) })
+			work.Wait()
+			if (errs[0] == nil) == (errs[1] == nil) {
+				w.Fatalf("round %d: %v", round, errs)
+			}
+			w.add("last", identity.Admin, "")
+			for _, left := range []string{anna, bert} {
+				_ = w.Remove(w.Context(), identity.System, left)
+			}
 		}
 	})
 }

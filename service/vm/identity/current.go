@@ -13,6 +13,8 @@ const (
 	accountTime = 30 * time.Second
 	// lookupTime is how long the host may take to look an account up while a request waits.
 	lookupTime = 3 * time.Second
+	// readTime is how long the database and the host may take together.
+	readTime = 10 * time.Second
 	// hostGrace is how long what the host said last counts while it cannot be asked.
 	hostGrace = 5 * time.Minute
 )
@@ -28,7 +30,9 @@ func (s *Service) account(ctx context.Context, username string) (account, error)
 	read, err, _ := s.reading.Do(username, func() (any, error) {
 		last, _, _ := s.current.get(username, hostGrace)
 		_, _, mark := s.current.get(username, 0)
-		a, err := s.readAccount(context.WithoutCancel(ctx), username, last)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTime)
+		defer cancel()
+		a, err := s.readAccount(ctx, username, last)
 		if err == nil {
 			s.current.put(username, a, mark)
 		}
@@ -53,7 +57,7 @@ func (s *Service) readAccount(ctx context.Context, username string, last account
 	switch {
 	case err != nil:
 		return account{}, err
-	case !found, a.Source == Host && s.cfg.Host == nil:
+	case !found, a.Source == Host && s.cfg.Host == nil, a.Source == Local && s.cfg.HostOnly:
 		return account{}, nil
 	case a.Source == Local:
 		return a, nil

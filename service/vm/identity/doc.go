@@ -17,7 +17,8 @@
 // An account is local or the host's. A local account has its password and role here. The passwords
 // of the host's accounts are checked by its authentication stack (PAM), through package pam. They get
 // a row here at their first login, or when an admin creates one in order to assign a role or a
-// tenant. A local account hides an account of the host with the same name.
+// tenant. A local account hides an account of the host with the same name, also while local accounts
+// may not sign in (Config.HostOnly).
 //
 // An account of the host is known by the host's spelling of its name. Otherwise a directory that
 // ignores case would let a user around their second factor.

@@ -177,7 +177,7 @@ type host struct {
 	accounts map[string]hostAccount // by what is typed
 	broken   error
 	asked    atomic.Int64
-	before   func() // runs before an answer
+	before   func(typed string) // runs before an answer
 }
 
 type hostAccount struct {
@@ -208,7 +208,7 @@ var errNo = fault.New(fault.Unauthenticated, "no")
 func (h *host) Authenticate(_ context.Context, username, typed string) (pam.Account, error) {
 	h.asked.Add(1)
 	if h.before != nil {
-		h.before()
+		h.before(typed)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -26,7 +26,7 @@ func TestAccountsOfThisMachineSignIn(t *testing.T) {
 	}
 	sudo, err := w.Login(t.Context(), h.Sudo, h.Password, "")
 	if err != nil || sudo.Role != identity.Admin {
-		t.Errorf("%+v, %v", sudo, err)
+		t.Fatalf("%+v, %v", sudo, err)
 	}
 	for _, username := range []string{h.Expired, h.Locked, h.Stale, "nobody-of-that-name"} {
 		w.refused(username, second(w.Login(t.Context(), username, h.Password, "")), fault.Unauthenticated, badLogin)
@@ -37,16 +37,19 @@ func TestAccountsOfThisMachineSignIn(t *testing.T) {
 	}
 
 	must(w.Check(t.Context(), sudo.Token))
-	if out, err := exec.Command("gpasswd", "-d", h.Sudo, "sudo").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	change := func(args ...string) {
+		t.Helper()
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
 	}
+	t.Cleanup(func() { change("usermod", "-aG", "sudo", "-e", "", h.Sudo) }) // as other tests find it
+	change("gpasswd", "-d", h.Sudo, "sudo")
 	w.advance(time.Minute)
 	if c, err := w.Check(t.Context(), sudo.Token); err != nil || c.Role != identity.User {
 		t.Errorf("out of sudo: %+v, %v", c, err)
 	}
-	if out, err := exec.Command("usermod", "-e", "1990-01-01", h.Sudo).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	change("usermod", "-e", "1990-01-01", h.Sudo)
 	w.advance(time.Minute)
 	w.refused("expired meanwhile", second(w.Check(t.Context(), sudo.Token)), fault.Unauthenticated, noToken)
 	if c, err := w.Check(t.Context(), plain.Token); err != nil || c.Role != identity.User {

@@ -46,6 +46,8 @@ type Config struct {
 	Issuer string
 	// Host checks the host's accounts. Nil means that only local accounts may sign in.
 	Host Authenticator
+	// HostOnly keeps local accounts from signing in, and ends their tokens. It takes Host.
+	HostOnly bool
 	// Hasher hashes passwords. Nil means one with the default parameters, two at a time.
 	Hasher *auth.Hasher
 	Now    func() time.Time
@@ -89,6 +91,9 @@ func New(cfg Config) (*Service, error) {
 	if len(cfg.Secret) < MinSecret {
 		return nil, fault.InvalidField("jwt_secret",
 			"must have at least %d bytes, not %d; make one with: openssl rand -hex 32", MinSecret, len(cfg.Secret))
+	}
+	if cfg.HostOnly && cfg.Host == nil {
+		return nil, fault.New(fault.Invalid, "only accounts of the host may sign in, and there is no way to check them")
 	}
 	if cfg.Lifetime == 0 {
 		cfg.Lifetime = DefaultLifetime

@@ -68,6 +68,7 @@ func (s *Service) checkPassword(ctx context.Context, username, password string) 
 	switch {
 	case found && a.Source == Local:
 		right, err = s.cfg.Hasher.VerifyPassword(ctx, a.PasswordHash, password)
+		right = right && !s.cfg.HostOnly
 	case s.cfg.Host != nil:
 		host, err := s.cfg.Host.Authenticate(ctx, username, password)
 		if fault.Is(err, fault.Unauthenticated) {

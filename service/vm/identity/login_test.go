@@ -158,6 +158,23 @@ func TestWithoutTheHostOnlyLocalAccountsSignIn(t *testing.T) {
 	})
 }
 
+func TestLocalAccountsCanBeShutOut(t *testing.T) {
+	engines(t, func(w *world) {
+		w.host.set("bert", 0)
+		w.add("anna", identity.Admin, "")
+		s := w.login("anna")
+		only := w.start(func(cfg *identity.Config) { cfg.HostOnly = true })
+		w.refused("a login", second(only.Login(w.Context(), "anna", password, "")), fault.Unauthenticated, badLogin)
+		w.refused("a token", second(only.Check(w.Context(), s.Token)), fault.Unauthenticated, noToken)
+		must(only.Check(w.Context(), must(only.Login(w.Context(), "bert", password, "")).Token))
+		// A local admin is none then.
+		w.refused("the last admin", only.Remove(w.Context(), identity.System, "bert"), fault.Conflict, "")
+		if _, err := identity.New(identity.Config{Secret: secret, HostOnly: true}); !fault.Is(err, fault.Invalid) {
+			w.Errorf("nobody may sign in: %v", err)
+		}
+	})
+}
+
 func TestAHostThatCannotSayIsNotADenial(t *testing.T) {
 	engines(t, func(w *world) {
 		w.host.set("bert", 1000)
@@ -232,9 +249,13 @@ func TestWhoeverHangsUpHasFailedAllTheSame(t *testing.T) {
 	engines(t, func(w *world) {
 		for range 5 {
 			ctx, hangUp := context.WithCancel(w.Context())
-			w.host.before = hangUp
+			w.host.before = func(string) { hangUp() }
 			_, err := w.Login(ctx, "bert", "wrong horse", "")
 			w.refused("a guess", err, fault.Unauthenticated, badLogin)
+		}
+		var pending int
+		if err := w.db.Get(w.Context(), &pending, "SELECT COUNT(*) FROM login_attempts WHERE pending"); err != nil || pending != 0 || len(w.events) != 5 {
+			w.Errorf("%d attempts are not settled, %d are recorded, %v", pending, len(w.events), err)
 		}
 		_, err := w.Login(w.Context(), "bert", "wrong horse", "")
 		w.refused("the sixth", err, fault.TooMany, tooMany)

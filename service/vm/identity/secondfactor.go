@@ -133,7 +133,8 @@ func (s *Service) withCode(
 		return err
 	}
 	defer leave()
-	ctx = context.WithoutCancel(ctx)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loginTime)
+	defer cancel()
 	var refused error
 	err = s.db.Update(ctx, func(tx *db.Tx) error {
 		refused = nil
@@ -209,10 +210,11 @@ func (s *Service) totp(a account, f secondFactor, code string) (step int64, err 
 	return step, err
 }
 
-// findFactor returns the second factor of an account, locked until the transaction ends.
+// findFactor returns the second factor of an account whose row the transaction has locked, so that
+// nobody else uses a code meanwhile.
 func findFactor(ctx context.Context, tx *db.Tx, accountID string) (f secondFactor, found bool, err error) {
 	err = tx.Get(ctx, &f,
-		"SELECT secret, enabled, last_step, recovery FROM second_factors WHERE account_id = ?"+tx.ForUpdate(), accountID)
+		"SELECT secret, enabled, last_step, recovery FROM second_factors WHERE account_id = ?", accountID)
 	if errors.Is(err, db.ErrNoRows) {
 		return secondFactor{}, false, nil
 	}

@@ -17,8 +17,10 @@ import (
 const (
 	// requestTime is longer than modules delay their answer to a wrong password.
 	requestTime = 15 * time.Second
-	// answerTime leaves the server time to say that requestTime has passed.
-	answerTime = requestTime + 2*time.Second
+	// turnTime is how long a request waits for its turn in the server.
+	turnTime = 2 * time.Second
+	// answerTime leaves the server time to say that the others have passed.
+	answerTime = turnTime + requestTime + 2*time.Second
 	inProgress = 8
 )
 

@@ -126,10 +126,12 @@ func (s *Server) answer(ctx context.Context, q Request, asking chan struct{}) Re
 	if !slices.Contains(s.Services, q.Service) {
 		return Refuse(Unconfigured, "this service may not be asked about")
 	}
+	turn := time.NewTimer(turnTime)
+	defer turn.Stop()
 	select {
 	case asking <- struct{}{}:
 		defer func() { <-asking }()
-	default:
+	case <-turn.C:
 		return Refuse(Busy, "too many requests are in progress")
 	}
 	// What was begun is finished, also when the server is told to stop.

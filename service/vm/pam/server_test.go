@@ -133,6 +133,7 @@ func TestManyRequestsAtOnceAreAnsweredOrRefused(t *testing.T) {
 	work.Wait()
 	close(errs)
 	answered := 0
+	defer func() { t.Logf("%d of 40 were answered", answered) }()
 	for err := range errs {
 		if err == nil || fault.Is(err, fault.Unauthenticated) {
 			answered++
@@ -149,7 +150,7 @@ func TestTheProgramServesItsSocket(t *testing.T) {
 	dir := pamtest.ConfDir(t, map[string]string{"mainstay": pamtest.UnixRules, "hang": script(t, "exec sleep 20")})
 	socket := filepath.Join(t.TempDir(), "pam.sock")
 	cmd := exec.Command(path, "serve", "--listen", socket, "--uid", "4242,"+strconv.Itoa(os.Getuid()),
-		"--service", "mainstay,hang", "--confdir", dir)
+		"--gid", strconv.Itoa(os.Getgid()), "--service", "mainstay,hang", "--confdir", dir)
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {

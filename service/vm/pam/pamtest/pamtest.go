@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -73,33 +74,46 @@ type HostAccounts struct{ Plain, Sudo, Expired, Locked, Stale, Password string }
 
 var makeAccounts = sync.OnceValues(func() (HostAccounts, error) {
 	prefix := fmt.Sprintf("mstest%d", os.Getpid())
+	sweep()
 	h := HostAccounts{
 		Plain: prefix + "p", Sudo: prefix + "s", Expired: prefix + "e", Locked: prefix + "l", Stale: prefix + "d",
 		Password: auth.NewToken("Päss "), // blanks and letters beyond ASCII count, too
-	}
-	do := func(stdin string, args ...string) error {
-		cmd := exec.Command(args[0], args[1:]...)
-		cmd.Stdin = strings.NewReader(stdin)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w: %s", args, err, out)
-		}
-		return nil
 	}
 	hash, err := exec.Command("openssl", "passwd", "-6", h.Password).Output()
 	if err != nil {
 		return h, err
 	}
 	for _, name := range []string{h.Plain, h.Sudo, h.Expired, h.Locked, h.Stale} {
-		err = errors.Join(err, do("", "useradd", "-M", "-s", "/usr/sbin/nologin", "-p", strings.TrimSpace(string(hash)), name))
-		finally(func() { _ = do("", "userdel", name) })
+		err = errors.Join(err, do("useradd", "-M", "-s", "/usr/sbin/nologin", "-p", strings.TrimSpace(string(hash)), name))
+		finally(func() { _ = do("userdel", name) })
 	}
 	return h, errors.Join(err,
-		do("", "usermod", "-aG", "sudo", h.Sudo),
-		do("", "usermod", "-e", "1990-01-01", h.Expired),
-		do("", "usermod", "-L", h.Locked),
-		do("", "chage", "-d", "0", h.Stale), // must change its password
+		do("usermod", "-aG", "sudo", h.Sudo),
+		do("usermod", "-e", "1990-01-01", h.Expired),
+		do("usermod", "-L", h.Locked),
+		do("chage", "-d", "0", h.Stale), // must change its password
 	)
 })
+
+// do runs a program.
+func do(args ...string) error {
+	if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", args, err, out)
+	}
+	return nil
+}
+
+var ours = regexp.MustCompile(`(?m)^(mstest(\d+)[a-z]):`)
+
+// sweep removes the accounts of test processes that were killed.
+func sweep() {
+	passwd, _ := os.ReadFile("/etc/passwd")
+	for _, m := range ours.FindAllStringSubmatch(string(passwd), -1) {
+		if _, err := os.Stat("/proc/" + m[2]); errors.Is(err, os.ErrNotExist) {
+			_ = do("userdel", m[1])
+		}
+	}
+}
 
 // Accounts returns the accounts of this machine.
 func Accounts(t testing.TB) HostAccounts {
