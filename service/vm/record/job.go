@@ -39,33 +39,6 @@ func NewJob(kind string, r *VM) Job {
 	return Job{Operation: operation.Operation{Kind: kind, Tenant: r.Tenant}, VM: r.ID, VMName: r.Name}
 }
 
-// readJobs sets the unfinished jobs of VMs.
-func readJobs(ctx context.Context, q db.Querier, vms []*VM) error {
-	if len(vms) == 0 {
-		return nil
-	}
-	ids, byID := make([]string, len(vms)), make(map[string]*VM, len(vms))
-	for i, r := range vms {
-		r.Job, ids[i], byID[r.ID] = nil, r.ID, r
-	}
-	query, args, err := db.In(`SELECT o.id, o.kind, o.vm_id FROM operations o JOIN jobs j ON j.id = o.id
-		WHERE j.finished_at IS NULL AND o.vm_id IN (?) ORDER BY o.id DESC`, ids)
-	if err != nil {
-		return err
-	}
-	var open []struct {
-		JobRef
-		VM string `db:"vm_id"`
-	}
-	if err := q.Select(ctx, &open, query, args...); err != nil {
-		return err
-	}
-	for i := range open {
-		byID[open[i].VM].Job = &open[i].JobRef
-	}
-	return nil
-}
-
 // Jobs lists jobs in the caller's scope, newest first, starting before an id. With vm, only those of
 // the VM with this id.
 func (s *Store) Jobs(ctx context.Context, vm, before string, limit int) ([]Job, error) {

@@ -83,7 +83,7 @@ func (s *Store) BeginSnapshot(ctx context.Context, vm, id, action string) (VM, e
 
 // ready returns a VM that the daemon has made and that no job changes.
 func (s *Store) ready(ctx context.Context, tx *db.Tx, vm string) (VM, error) {
-	r, err := vmByID(ctx, tx, vm, tx.ForUpdate())
+	r, err := locked(ctx, tx, vm)
 	switch {
 	case err != nil:
 		return r, err

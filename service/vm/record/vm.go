@@ -2,8 +2,10 @@ package record
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
@@ -108,20 +110,56 @@ func (r *VM) searchText() string {
 
 var errNoVM = fault.New(fault.NotFound, "there is no such VM")
 
-// VM returns a VM in the caller's scope by its id.
-func (s *Store) VM(ctx context.Context, id string) (VM, error) { return vmByID(ctx, s.db, id, "") }
+// selectVMs reads VMs with their unfinished jobs in one statement: two could see a VM from before the
+// end of its job, and no job.
+const selectVMs = `SELECT vms.*, COALESCE((SELECT o.id || ' ' || o.kind FROM operations o JOIN jobs j ON j.id = o.id
+	WHERE o.vm_id = vms.id AND j.finished_at IS NULL ORDER BY o.id LIMIT 1), '') AS job FROM vms WHERE `
 
-func vmByID(ctx context.Context, q db.Querier, id, lock string) (VM, error) {
+// vmRow is a row of selectVMs.
+type vmRow struct {
+	VM
+	OpenJob string `db:"job"`
+}
+
+func (r *vmRow) vm() VM {
+	if id, kind, ok := strings.Cut(r.OpenJob, " "); ok {
+		r.Job = &JobRef{id, kind}
+	}
+	return r.VM
+}
+
+// VM returns a VM in the caller's scope by its id.
+func (s *Store) VM(ctx context.Context, id string) (VM, error) {
+	var r vmRow
+	err := s.db.Get(ctx, &r, selectVMs+"id = ? AND deleted_at IS NULL", id)
+	if err == nil && !caller.From(ctx).Sees(r.Tenant) {
+		err = db.ErrNoRows
+	}
+	return r.vm(), db.NotFound(err, "there is no such VM")
+}
+
+// locked returns a VM in the caller's scope, whose row stays locked until the end of the transaction.
+func locked(ctx context.Context, tx *db.Tx, id string) (VM, error) {
 	var r VM
-	err := q.Get(ctx, &r, "SELECT * FROM vms WHERE id = ? AND deleted_at IS NULL"+lock, id)
+	err := tx.Get(ctx, &r, "SELECT * FROM vms WHERE id = ? AND deleted_at IS NULL"+tx.ForUpdate(), id)
 	if err == nil && !caller.From(ctx).Sees(r.Tenant) {
 		err = db.ErrNoRows
 	}
 	if err := db.NotFound(err, "there is no such VM"); err != nil {
 		return r, err
 	}
-	err = readJobs(ctx, q, []*VM{&r})
-	return r, err
+	// In a statement of its own, which sees what was committed while this one waited for the lock.
+	var job JobRef
+	err = tx.Get(ctx, &job, `SELECT o.id, o.kind FROM operations o JOIN jobs j ON j.id = o.id
+		WHERE o.vm_id = ? AND j.finished_at IS NULL ORDER BY o.id LIMIT 1`, id)
+	switch {
+	case errors.Is(err, db.ErrNoRows):
+		return r, nil
+	case err != nil:
+		return r, err
+	}
+	r.Job = &job
+	return r, nil
 }
 
 // Named returns a VM in the caller's scope by its name. tenant narrows the search for callers who
@@ -132,20 +170,17 @@ func (s *Store) Named(ctx context.Context, name string, tenant *string) (VM, err
 	if tenant != nil {
 		condition, args = condition+" AND tenant = ?", append(args, *tenant)
 	}
-	var found []VM
-	err := s.db.Select(ctx, &found,
-		"SELECT * FROM vms WHERE "+condition+" AND name = ? AND deleted_at IS NULL LIMIT 2", append(args, name)...)
+	var found []vmRow
+	err := s.db.Select(ctx, &found, selectVMs+condition+" AND name = ? AND deleted_at IS NULL LIMIT 2", append(args, name)...)
 	switch {
 	case err != nil:
 		return VM{}, err
 	case len(found) == 0:
 		return VM{}, errNoVM
 	case len(found) > 1:
-		return VM{}, fault.New(fault.Conflict,
-			"several tenants have a VM named %s; say which one's with ?tenant=NAME", name)
+		return VM{}, fault.New(fault.Conflict, "several tenants have a VM named %s; say which one's with ?tenant=NAME", name)
 	}
-	err = readJobs(ctx, s.db, []*VM{&found[0]})
-	return found[0], err
+	return found[0].vm(), nil
 }
 
 // Filter selects VMs. Empty fields select all.
@@ -194,16 +229,12 @@ func (s *Store) VMs(ctx context.Context, f Filter) (page []VM, total int, err er
 	if !ok {
 		return nil, 0, fault.InvalidField("sort", "must be one of %v", slices.Sorted(maps.Keys(orders))[1:])
 	}
-	err = s.db.Select(ctx, &page, "SELECT * FROM vms WHERE "+condition+" ORDER BY "+order+" LIMIT ? OFFSET ?",
+	var rows []vmRow
+	err = s.db.Select(ctx, &rows, selectVMs+condition+" ORDER BY "+order+" LIMIT ? OFFSET ?",
 		append(args, f.Limit, f.Offset.Offset)...)
-	if err != nil {
-		return nil, 0, err
+	for i := range rows {
+		page = append(page, rows[i].vm())
 	}
-	refs := make([]*VM, len(page))
-	for i := range page {
-		refs[i] = &page[i]
-	}
-	err = readJobs(ctx, s.db, refs)
 	return page, total, err
 }
 
@@ -236,7 +267,7 @@ func setTags(ctx context.Context, tx *db.Tx, id string, tags []string) error {
 // change locks a VM in the caller's scope, lets f change it, and saves it. f returns an event's kind
 // and message; an empty message records none.
 func (s *Store) change(ctx context.Context, tx *db.Tx, id string, f func(r *VM) (kind, message string, err error)) (VM, error) {
-	r, err := vmByID(ctx, tx, id, tx.ForUpdate())
+	r, err := locked(ctx, tx, id)
 	if err != nil {
 		return r, err
 	}
