@@ -22,7 +22,7 @@ import (
 
 // load reads the contract once: it takes long, and the contract is not modified.
 var load = sync.OnceValues(func() (*contract.Contract, error) {
-	return contract.Load(vmapi.Document, vmapi.BasePath, []string{"open", "viewer", "user", "admin"})
+	return contract.Load(vmapi.Document, vmapi.BasePath, []string{"open", "viewer", "user", "admin", "global-admin"})
 })
 
 // server is a fake of the service that returns examples and validates requests and responses against

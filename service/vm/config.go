@@ -24,6 +24,7 @@ type Config struct {
 
 	Auth            string `key:"auth" default:"local" help:"Who checks passwords: local (users of this service), pam (accounts of the host), or both, separated by a comma."`
 	PAMSocket       string `key:"pam-socket" default:"/run/mainstay/pam.sock" help:"Socket of mainstay-pam, which asks the host about accounts."`
+	PAMProgram      string `key:"pam-program" help:"Program mainstay-pam, which a service that runs as root starts for each login, instead of asking the socket."`
 	PAMService      string `key:"pam-service" default:"mainstay" help:"PAM service, a file in /etc/pam.d."`
 	AdminUsername   string `key:"admin-username" help:"Name of a local admin that is added at the start if there is no such user."`
 	AdminPassword   string `key:"admin-password" secret:"true" help:"The password of admin-username when it is added."`

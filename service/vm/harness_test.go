@@ -2,6 +2,7 @@ package vm_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http/httptest"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/config"
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
+	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/db/dbtest"
 	"github.com/mainstay-infra/mainstay/service/vm"
 	"github.com/mainstay-infra/mainstay/service/vm/driver/drivertest"
@@ -92,7 +94,9 @@ func (m *manager) begin() {
 	if m.contract, err = httpapi.Contract(); err != nil {
 		m.Fatal(err)
 	}
-	m.recorder = contracttest.New(m.contract, vmapi.BasePath)
+	if m.recorder == nil {
+		m.recorder = contracttest.New(m.contract, vmapi.BasePath)
+	}
 	server := httptest.NewServer(m.recorder.Wrap(m.T, svc.Handler()))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -172,4 +176,25 @@ func (m *manager) eventually(what string, ok func() bool) {
 			m.Fatalf("not within 30 s: %s", what)
 		}
 	}
+}
+
+// now returns the service's time.
+func (m *manager) now() time.Time { return time.Now().Add(time.Duration(m.skew.Load())) }
+
+// breakAudit changes an entry of the audit log in the database, behind the service's back.
+func (m *manager) breakAudit() {
+	m.Helper()
+	m.stop()
+	d, err := db.Open(m.Context(), db.Config{URL: m.config.Database, Path: vm.DatabaseFile(m.config.Data), Schema: "vm"})
+	if err != nil {
+		m.Fatal(err)
+	}
+	err = d.Update(m.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(m.Context(), "UPDATE audit_entries SET message = 'changed' WHERE seq = 3")
+		return err
+	})
+	if err := errors.Join(err, d.Close()); err != nil {
+		m.Fatal(err)
+	}
+	m.begin()
 }

@@ -175,18 +175,23 @@ const (
 // openIdentity opens the users, and adds the configured admin if there is no such user.
 func (s *Service) openIdentity(ctx context.Context, with sealers) error {
 	var host identity.Authenticator
+	local := false
 	for _, source := range strings.Split(s.cfg.Auth, ",") {
 		switch strings.TrimSpace(source) {
 		case authLocal:
+			local = true
 		case authPAM:
 			host = pam.Socket(s.cfg.PAMSocket, s.cfg.PAMService)
+			if s.cfg.PAMProgram != "" {
+				host = pam.Program(s.cfg.PAMProgram, s.cfg.PAMService, "")
+			}
 		default:
 			return fault.InvalidField("auth", "must be %s, %s, or both, not %q", authLocal, authPAM, s.cfg.Auth)
 		}
 	}
 	var err error
 	s.identity, err = identity.New(identity.Config{
-		DB: s.db, Sealer: with.factors, Secret: with.tokens, Lifetime: s.cfg.tokenLife(), Host: host, Now: s.now, Log: s.log,
+		DB: s.db, Sealer: with.factors, Secret: with.tokens, Lifetime: s.cfg.tokenLife(), Host: host, HostOnly: !local, Now: s.now, Log: s.log,
 		Record: func(ctx context.Context, tx *db.Tx, e identity.Event) error {
 			return s.audit.Append(ctx, tx, entryOf(e), e.Detail)
 		},

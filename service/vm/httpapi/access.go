@@ -13,12 +13,17 @@ import (
 	"github.com/mainstay-infra/mainstay/service/vm/identity"
 )
 
-// accessOpen is the access class of operations that need no credentials. The others are roles.
-const accessOpen = "open"
+// The access classes that are not roles.
+const (
+	accessOpen        = "open"         // needs no credentials
+	accessGlobalAdmin = "global-admin" // an admin without a tenant
+)
 
 // access is the authorization table. Which resources a caller sees is decided by Caller.Sees.
 var access = auth.NewAccess(caller.Ladder(), func(c caller.Caller) string { return string(c.Role) },
-	map[string]func(caller.Caller) bool{accessOpen: func(caller.Caller) bool { return true }})
+	map[string]func(caller.Caller) bool{
+		accessOpen: func(caller.Caller) bool { return true }, accessGlobalAdmin: caller.Caller.SeesAll,
+	})
 
 // errNoToken is the answer to requests without a token, and to those whose token is not valid.
 var errNoToken = fault.New(fault.Unauthenticated, "Authentication required")
@@ -70,8 +75,11 @@ func (a *API) authorize(r *http.Request, op *contract.Operation, c caller.Caller
 	if op == shell.Metrics || access.Admits(op.Access, c) {
 		return nil
 	}
-	denied := fault.New(fault.Denied, "%s may not do this: it takes the role %s, and %s has the role %s",
-		c.Name, op.Access, c.Name, c.Role)
+	takes, has := "the role "+op.Access, "the role "+string(c.Role)
+	if op.Access == accessGlobalAdmin {
+		takes, has = "an admin without a tenant", has+" and the tenant "+c.Tenant
+	}
+	denied := fault.New(fault.Denied, "%s may not do this: it takes %s, and %s has %s", c.Name, takes, c.Name, has)
 	if op.Audit == "" || op.Audit == "none" {
 		return denied
 	}

@@ -95,7 +95,7 @@ func New(cfg Config) (*API, error) {
 		Identify: a.identify,
 		Still:    a.still,
 		Admit:    a.authorize,
-		Rates:    map[string]shell.Rate{shell.RateLogin: {PerSecond: 2, Burst: 120}},
+		Rates:    map[string]shell.Rate{shell.RateLogin: {PerSecond: 20, Burst: 500}},
 		Now:      cfg.Now,
 	})
 	if err != nil {

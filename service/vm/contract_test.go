@@ -1,0 +1,206 @@
+package vm_test
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pquerna/otp/totp"
+
+	vmapi "github.com/mainstay-infra/mainstay/api/vm"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
+)
+
+var update = flag.Bool("update", false, "write testdata/access.tsv anew")
+
+// tour uses every operation once with success, the way its users would, and checks that each leaves
+// the audit entry that the contract promises.
+type tour struct {
+	*manager
+	audited map[string]int
+}
+
+// ok calls an operation as the admin and checks status and audit.
+func (tr *tour) ok(id, path string, body any, status int) answer {
+	tr.Helper()
+	return tr.as(tr.admin, id, path, body, status)
+}
+
+func (tr *tour) as(token, id, path string, body any, status int) answer {
+	tr.Helper()
+	for _, op := range tr.contract.Operations() {
+		if op.ID != id {
+			continue
+		}
+		a := tr.call(op.Method, path, token, body).Want(status)
+		if op.Audit == "" || op.Audit == "none" {
+			return a
+		}
+		n := 0
+		for _, e := range contracttest.As[[]vmapi.AuditEntry](tr.call("GET", "/api/audit?limit=1000", tr.admin, nil).Want(200)) {
+			if e.Action == op.Audit && e.Result == "ok" {
+				n++
+			}
+		}
+		if n <= tr.audited[op.Audit] {
+			tr.Errorf("%s left no audit entry %q", id, op.Audit)
+		}
+		tr.audited[op.Audit] = n
+		return a
+	}
+	tr.Fatalf("no operation %s", id)
+	return answer{}
+}
+
+func TestEveryOperationIsExercisedRefusesStrangersAndIsAudited(t *testing.T) {
+	t.Parallel()
+	m := start(t)
+	tr := &tour{m, map[string]int{"auth.login": 1}}
+	takeTour(tr)
+	viewer := m.user("vera", "viewer", "acme")
+	for _, op := range m.contract.Operations() {
+		if op.Access == "open" {
+			continue
+		}
+		path := strings.NewReplacer("{id}", "none", "{name}", "none", "{job}", "none", "{username}", "none").Replace(op.Path)
+		a := m.call(op.Method, path, "", nil).Want(401)
+		if !strings.Contains(a.Body, `"Authentication required"`) {
+			t.Errorf("%s: %s", op.ID, a.Body)
+		}
+		m.call(op.Method, path, "no.such.token", nil).Want(401)
+		if op.Access != "viewer" {
+			m.call(op.Method, path, viewer, nil).Want(403)
+		}
+	}
+	if missing := m.recorder.Missing("open", "viewer"); len(missing) > 0 {
+		t.Errorf("never seen:\n%s\nseen:\n%s", strings.Join(missing, "\n"), m.recorder.Report())
+	}
+}
+
+// code returns the code of a second factor.
+func code(t *testing.T, secret string, now time.Time) string {
+	t.Helper()
+	code, err := totp.GenerateCode(secret, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return code
+}
+
+func takeTour(tr *tour) {
+	tr.Helper()
+	tr.ok("GetHealth", "/health", nil, 200)
+	tr.ok("Login", "/api/auth/login", object{"username": adminName, "password": adminPassword}, 200)
+	tr.ok("GetMe", "/api/auth/me", nil, 200)
+
+	tr.ok("PutTenant", "/api/tenants/acme", object{"description": "Acme", "quota": object{"vms": 9}}, 200)
+	tr.ok("ListTenants", "/api/tenants", nil, 200)
+	tr.ok("GetTenant", "/api/tenants/acme", nil, 200)
+	tr.ok("CreateUser", "/api/users", object{"username": "alice", "role": "user", "tenant": "acme", "password": "long enough"}, 201)
+	tr.ok("ListUsers", "/api/users", nil, 200)
+	tr.ok("UpdateUser", "/api/users/alice", object{"role": "admin"}, 200)
+	alice := tr.login("alice", "long enough")
+	setup := contracttest.As[vmapi.TwoFactorSetup](tr.as(alice, "SetUpTwoFactor", "/api/auth/2fa/setup", nil, 200))
+	enabled := contracttest.As[vmapi.TwoFactorEnabled](
+		tr.as(alice, "VerifyTwoFactor", "/api/auth/2fa/verify", object{"code": code(tr.T, setup.Secret, tr.now())}, 200))
+	tr.as(alice, "DisableTwoFactor", "/api/auth/2fa/disable", object{"code": enabled.RecoveryCodes[0]}, 200)
+	tr.as(alice, "Logout", "/api/auth/logout", nil, 204)
+	tr.ok("DeleteUser", "/api/users/alice", nil, 204)
+	tr.ok("PutTenant", "/api/tenants/empty", object{}, 200)
+	tr.ok("DeleteTenant", "/api/tenants/empty", nil, 204)
+
+	made := contracttest.As[vmapi.VM](tr.ok("CreateVM", "/api/vms", object{"name": "web", "image": "demo", "unknown": 1}, 201))
+	tr.settled("web", tr.admin)
+	tr.ok("ListVMs", "/api/vms", nil, 200)
+	tr.ok("GetVM", "/api/vms/web", nil, 200)
+	tr.ok("UpdateVM", "/api/vms/web", object{"description": "the web", "autostart": true, "labels": object{"a": "b"}, "tags": []string{"x"}}, 200)
+	tr.ok("CreateSnapshot", "/api/vms/web/snapshots", object{"name": "s1"}, 201)
+	s := contracttest.As[[]vmapi.Snapshot](tr.ok("ListSnapshots", "/api/vms/web/snapshots", nil, 200))[0]
+	tr.ok("GetSnapshot", "/api/vms/web/snapshots/"+s.Id, nil, 200)
+	tr.ok("GetSnapshotTree", "/api/vms/web/snapshots/tree", nil, 200)
+	tr.ok("RevertSnapshot", "/api/vms/web/snapshots/"+s.Id+"/revert", nil, 200)
+	tr.ok("DeleteSnapshot", "/api/vms/web/snapshots/"+s.Id, nil, 204)
+	tr.ok("StartVM", "/api/vms/web/start", object{}, 202)
+	tr.settled("web", tr.admin)
+	tr.ok("PauseVM", "/api/vms/web/pause", nil, 200)
+	tr.ok("ResumeVM", "/api/vms/web/resume", nil, 200)
+	tr.ok("RestartVM", "/api/vms/web/restart", nil, 200)
+	if m := contracttest.As[vmapi.Metrics](tr.ok("GetVMMetrics", "/api/vms/web/metrics", nil, 200)); math.Round(m.CpuUsage) != 50 || m.DiskUsage != 7 {
+		tr.Errorf("%+v", m)
+	}
+	tr.ok("ListVMEvents", "/api/vms/web/events?limit=2", nil, 200)
+	tr.ok("CloneVM", "/api/vms/web/clone", object{"target_name": "two"}, 201)
+	tr.settled("two", tr.admin)
+	tr.ok("StopVM", "/api/vms/web/stop", object{"grace_seconds": 1}, 200)
+
+	jobs := contracttest.As[[]vmapi.Job](tr.ok("ListJobs", "/api/jobs?vm="+made.Id, nil, 200))
+	job := "/api/jobs/" + jobs[0].Id
+	tr.ok("GetJob", job, nil, 200)
+	if events := tr.ok("WatchJob", job+"/events", nil, 200); !strings.HasPrefix(events.Body, "event: operation\ndata: {") {
+		tr.Errorf("a job that has ended is watched as %q", events.Body)
+	}
+	release := tr.daemon.Hold("StartVM")
+	tr.call("POST", "/api/vms/web/start", tr.admin, nil).Want(202)
+	tr.ok("CancelJob", "/api/jobs/"+tr.vm("web", tr.admin).Job.Id+"/cancel", nil, 200)
+	release()
+	tr.settled("web", tr.admin)
+	tr.ok("DeleteVM", "/api/vms/web", nil, 204)
+	tr.ok("ListAudit", "/api/audit", nil, 200)
+	tr.ok("VerifyAudit", "/api/audit/verify", nil, 200)
+	tr.call("POST", "/api/audit/acknowledge", tr.admin, object{"through": 1, "note": "nothing"}).Want(400)
+	tr.breakAudit()
+	v := contracttest.As[vmapi.AuditVerification](tr.ok("VerifyAudit", "/api/audit/verify", nil, 200))
+	tr.ok("AcknowledgeAudit", "/api/audit/acknowledge", object{"through": v.Breaks[0].Recorded, "note": "tested"}, 204)
+}
+
+// Every operation is tried by every kind of caller. The table testdata/access.tsv says what each may
+// do; it is reviewed like code (rewrite it with -update).
+func TestAccessMatrix(t *testing.T) {
+	t.Parallel()
+	m := start(t)
+	names := []string{"nobody", "garbage", "viewer", "user", "admin of acme", "admin", "revoked", "removed", "demoted"}
+	tokens := map[string]string{
+		"nobody": "", "garbage": "garbage", "viewer": m.user("vera", "viewer", "acme"), "user": m.user("uma", "user", "acme"),
+		"admin of acme": m.user("ada", "admin", "acme"), "admin": m.admin, "revoked": m.user("rex", "admin", ""),
+		"removed": m.user("remi", "admin", ""), "demoted": m.user("dave", "admin", ""),
+	}
+	m.call("POST", "/api/auth/logout", tokens["revoked"], nil).Want(204)
+	m.call("DELETE", "/api/users/remi", m.admin, nil).Want(204)
+	m.call("PATCH", "/api/users/dave", m.admin, object{"role": "viewer"}).Want(200)
+	var got strings.Builder
+	fmt.Fprintf(&got, "operation\tclass\t%s\n", strings.Join(names, "\t"))
+	for _, op := range m.contract.Operations() {
+		if op.ID == "Logout" { // it would end the session under test
+			continue
+		}
+		fmt.Fprintf(&got, "%s\t%s", op.ID, op.Access)
+		path := strings.NewReplacer("{id}", "none", "{name}", "none", "{job}", "none", "{username}", "none").Replace(op.Path)
+		for _, name := range names {
+			body := any(nil)
+			if op.Method != "GET" && op.Method != "DELETE" {
+				body = "[]" // admitted callers are told that it is not valid
+			}
+			switch a := m.call(op.Method, path, tokens[name], body); {
+			case op.Access != "open" && (a.Status == 401 || a.Status == 403):
+				fmt.Fprintf(&got, "\t%d", a.Status)
+			default:
+				fmt.Fprint(&got, "\tyes")
+			}
+		}
+		got.WriteString("\n")
+	}
+	const file = "testdata/access.tsv"
+	if *update {
+		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil || got.String() != string(want) {
+		t.Errorf("what callers may do differs from %s (%v):\n%s", file, err, got.String())
+	}
+}
