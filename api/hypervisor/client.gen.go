@@ -611,12 +611,12 @@ func (c *Client) RevertSnapshotWithBody(ctx context.Context, id VMID, snapshot S
 	return c.Send(ctx, rest.To("POST", "/v1/vms/{id}/snapshots/{snapshot}/revert").Path("id", id).Path("snapshot", snapshot).Body(contentType, body), editors)
 }
 
-// StartVM Start a VM
+// StartVM Start a VM, with options for this start only
 func (c *Client) StartVM(ctx context.Context, id VMID, body StartVMJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("POST", "/v1/vms/{id}/start").Path("id", id).JSON("application/json", body), editors)
 }
 
-// StartVMWithBody Start a VM
+// StartVMWithBody Start a VM, with options for this start only
 func (c *Client) StartVMWithBody(ctx context.Context, id VMID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("POST", "/v1/vms/{id}/start").Path("id", id).Body(contentType, body), editors)
 }

@@ -1,7 +1,7 @@
 // Package vm implements `mainstay vm`: managing the virtual machines of one host from the command
 // line.
 //
-//	vm.go         the command; list.go, life.go, wait.go, create.go, set.go, run.go
+//	vm.go         the command; list.go, life.go, start.go, wait.go, create.go, set.go, run.go
 //	console.go    a console in the terminal; tty*.go puts the terminal into raw mode
 //	vnc.go        a screen for a viewer of the person's choice
 //	exec.go, cp.go: programs and files in a guest, by its agent

@@ -18,7 +18,7 @@ func save(ctx context.Context, tx *db.Tx, r *VM) error {
 		`UPDATE vms SET name = ?, backend = ?, state = ?, spec = ?, secret = ?, mac = ?, tap = ?, ips = ?,
 		autostart = ?, generation = ?, last_error = ?, started_at = ?, kill_at = ?, events = ?, vcpus = ?, memory_mib = ?,
 		base = ?, disk_base = ?, pause_reason = ?, reverting = ?, restarting = ?, search = ?, labels = ?,
-		running = ?, counted_vcpus = ?, counted_memory_mib = ? WHERE id = ?`,
+		running = ?, started_with = ?, counted_vcpus = ?, counted_memory_mib = ? WHERE id = ?`,
 		r.Name,
 		r.Backend,
 		r.State,
@@ -43,6 +43,7 @@ func save(ctx context.Context, tx *db.Tx, r *VM) error {
 		r.searchText(),
 		r.Labels,
 		r.Running,
+		r.StartedWith,
 		r.CountedVCPUs,
 		r.CountedMemoryMiB,
 		r.ID,
@@ -81,7 +82,7 @@ func (s *Store) moveIn(
 		r.PauseReason = ""
 	}
 	if !next.HasProcess() {
-		r.Reverting, r.Running.V = "", nil
+		r.Reverting, r.Running.V, r.StartedWith.V = "", nil, nil
 	}
 	switch m {
 	case vm.Restart:
@@ -101,9 +102,11 @@ func (s *Store) moveIn(
 		return r, err
 	}
 	if action != "" {
-		if err := s.note(
-			ctx, tx, audit.Entry{Action: action, Target: id, Tenant: r.Tenant, Message: r.Name},
-		); err != nil {
+		e := audit.Entry{Action: action, Target: id, Tenant: r.Tenant, Message: r.Name}
+		if message != "" {
+			e.Message += ": " + message
+		}
+		if err := s.note(ctx, tx, e); err != nil {
 			return r, err
 		}
 	}

@@ -36,6 +36,9 @@ func (r VM) AsRunning() VM {
 	if r.Running.V != nil {
 		r.setHardware(*r.Running.V)
 	}
+	if r.StartedWith.V != nil {
+		r.Spec.V.Boot = r.StartedWith.V.Boot
+	}
 	return r
 }
 

@@ -1113,7 +1113,13 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Start a VM */
+        /**
+         * Start a VM, with options for this start only
+         * @description The options hold until the VM stops, also if the daemon restarts meanwhile; `restart` does without them. `firmware`, `shares` and
+         *     `extra_args` are for the backend `qemu`, and the last two for admins. `extra_args` has options and their values by turns: `-rtc`
+         *     (`base`, `clock`, `driftfix`), `-boot` (`menu`, `order`, `once`, `strict`, `reboot-timeout`), `-smbios` (the texts of types 1 and 11) and
+         *     `-global` (`ICH9-LPC.disable_s3`, `ICH9-LPC.disable_s4`, `mc146818rtc.lost_tick_policy`, `kvm-pit.lost_tick_policy`).
+         */
         post: operations["StartVM"];
         delete?: never;
         options?: never;
@@ -1686,6 +1692,14 @@ export interface components {
             /** @description Instead, the id of a VM that gets the disk */
             vm?: string;
         };
+        /** @description A folder of the host, below `policy.allowed_share_dirs`, that the guest mounts by 9p */
+        Share: {
+            read_only?: boolean;
+            /** @description An absolute path */
+            source: string;
+            /** @description The name by which the guest mounts it */
+            tag: string;
+        };
         Snapshot: {
             /** Format: date-time */
             created_at: string;
@@ -1705,6 +1719,16 @@ export interface components {
             kind?: components["schemas"]["SnapshotKind"];
             /** @description Unique within the VM */
             name: string;
+        };
+        StartOptions: {
+            extra_args?: string[];
+            /** @description `uefi`, `bios`, or a path on the host. Its variables are new */
+            firmware?: string;
+            initrd?: string;
+            /** @description Path on the host of a kernel to boot without firmware, in place of the VM's with its initrd and kernel_args */
+            kernel?: string;
+            kernel_args?: string;
+            shares?: components["schemas"]["Share"][];
         };
         /** @enum {string} */
         State: "creating" | "stopped" | "starting" | "running" | "paused" | "stopping" | "failed" | "deleting";
@@ -1788,6 +1812,7 @@ export interface components {
             running?: components["schemas"]["Hardware"];
             /** Format: date-time */
             started_at?: string;
+            started_with?: components["schemas"]["StartOptions"];
             state: components["schemas"]["State"];
             storage: string;
             tenant: string;
@@ -4041,7 +4066,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["Nothing"];
+                "application/json": components["schemas"]["StartOptions"];
             };
         };
         responses: {
