@@ -176,6 +176,15 @@ func (c *Client) RestoreBackupWithBody(ctx context.Context, backup BackupID, par
 	return c.Send(ctx, out.Body(contentType, body), editors)
 }
 
+// WatchVMs What happens to all VMs that the caller may see, as server-sent events
+func (c *Client) WatchVMs(ctx context.Context, params *WatchVMsParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/v1/events")
+	if params != nil {
+		out.Header("Last-Event-ID", params.LastEventID)
+	}
+	return c.Send(ctx, out, editors)
+}
+
 // GetHost What the host can run, and what is left of it
 func (c *Client) GetHost(ctx context.Context, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("GET", "/v1/host"), editors)

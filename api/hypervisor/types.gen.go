@@ -1094,6 +1094,21 @@ type VM struct {
 	Vcpus       int           `json:"vcpus"`
 }
 
+// VMEvent An event of a VM, and the VM as it was then
+type VMEvent struct {
+	// Actor Who caused it; left out when nobody did
+	Actor *string   `json:"actor,omitempty"`
+	At    time.Time `json:"at"`
+
+	// Kind As of the events of one VM, or `deleted`
+	Kind    string `json:"kind"`
+	Message string `json:"message"`
+	Name    string `json:"name"`
+	State   *State `json:"state,omitempty"`
+	Tenant  string `json:"tenant"`
+	VmId    string `json:"vm_id"`
+}
+
 // VMHistory defines model for VMHistory.
 type VMHistory struct {
 	// From Where the first step begins
@@ -1292,6 +1307,12 @@ type ListBackupsParams struct {
 type RestoreBackupParams struct {
 	// IdempotencyKey A word of the caller's choice. The same request with the same word begins one operation, and answers with that for as long as it is kept, a day after its end.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// WatchVMsParams defines parameters for WatchVMs.
+type WatchVMsParams struct {
+	// LastEventID The id of the last event that was received
+	LastEventID *string `json:"Last-Event-ID,omitempty"`
 }
 
 // ListImagesParams defines parameters for ListImages.

@@ -138,6 +138,7 @@ func TestEveryOperationHasACommand(t *testing.T) {
 	reached := []string{
 		"OpenConsole", "OpenScreen", // sockets, which have tests of their own
 		"WaitVM",         // by vm run, when a console has ended
+		"WatchVMs",       // a stream without end, which has a test of its own
 		"WatchOperation", // for consoles; commands wait with GetOperation
 		"CreateTicket",   // for browsers, which cannot send headers with sockets
 		"GetVMHistory",   // for the plots of consoles

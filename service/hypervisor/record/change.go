@@ -55,7 +55,7 @@ func save(ctx context.Context, tx *db.Tx, r *VM) error {
 // and, unless action is empty, an audit entry. Callers carry out the move on the host afterwards.
 func (s *Store) Move(ctx context.Context, id string, m vm.Move, action, message string, change func(*VM)) (VM, error) {
 	var r VM
-	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+	err := s.update(ctx, func(tx *db.Tx) (err error) {
 		r, err = s.moveIn(ctx, tx, id, m, action, message, change)
 		return err
 	})
@@ -129,7 +129,7 @@ func (s *Store) changeWith(
 	ctx context.Context, id, kind, action, message string, do func(tx *db.Tx, r *VM) error,
 ) (VM, error) {
 	var r VM
-	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+	err := s.update(ctx, func(tx *db.Tx) (err error) {
 		if r, err = vmIn(ctx, tx, id); err != nil {
 			return err
 		}
@@ -154,12 +154,16 @@ func (s *Store) changeWith(
 func (s *Store) SetAutostart(ctx context.Context, id string, on bool) (VM, error) {
 	action := map[bool]string{true: "vm.enable", false: "vm.disable"}[on]
 	var r VM
-	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+	err := s.update(ctx, func(tx *db.Tx) (err error) {
 		if r, err = vmIn(ctx, tx, id); err != nil {
 			return err
 		}
 		if r.Autostart != on {
 			r.Autostart = on
+			message := map[bool]string{true: "it starts with the host", false: "it does not start with the host"}[on]
+			if err := s.tell(ctx, tx, &r, EventConfig, message); err != nil {
+				return err
+			}
 			if err := save(ctx, tx, &r); err != nil {
 				return err
 			}

@@ -9,6 +9,7 @@
 //	hardware.go    what a VM's process has, and what is wanted; Reconfigure
 //	start.go       what a VM is started with once
 //	event.go       events of VMs
+//	feed.go        events of all VMs, for streams
 //	secret.go      the sealed secrets of guest agents
 //	snapshot.go, backup.go, base.go
 //	usage.go       what VMs used, by minute

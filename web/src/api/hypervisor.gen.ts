@@ -306,6 +306,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What happens to all VMs that the caller may see, as server-sent events
+         * @description Events named `vm` have a `VMEvent` as their data and carry an increasing id; reconnect with `Last-Event-ID` to miss nothing.
+         *     An event named `reset` means: list the VMs, and go on from there. It comes first in a stream without `Last-Event-ID`, and where events
+         *     are missing, since the last 10,000 of all VMs are kept. The last event of a VM has the kind `deleted` and no `state`.
+         */
+        get: operations["WatchVMs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/host": {
         parameters: {
             query?: never;
@@ -1820,6 +1842,20 @@ export interface components {
             ttl_seconds?: number;
             vcpus: number;
         };
+        /** @description An event of a VM, and the VM as it was then */
+        VMEvent: {
+            /** @description Who caused it; left out when nobody did */
+            actor?: string;
+            /** Format: date-time */
+            at: string;
+            /** @description As of the events of one VM, or `deleted` */
+            kind: string;
+            message: string;
+            name: string;
+            state?: components["schemas"]["State"];
+            tenant: string;
+            vm_id: string;
+        };
         VMHistory: {
             /**
              * Format: date-time
@@ -2591,6 +2627,33 @@ export interface operations {
             429: components["responses"]["TooMany"];
             503: components["responses"]["Unavailable"];
             507: components["responses"]["Full"];
+        };
+    };
+    WatchVMs: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The id of the last event that was received */
+                "Last-Event-ID"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A stream without end */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            429: components["responses"]["TooMany"];
         };
     };
     GetHost: {
