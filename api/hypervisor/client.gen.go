@@ -176,6 +176,15 @@ func (c *Client) RestoreBackupWithBody(ctx context.Context, backup BackupID, par
 	return c.Send(ctx, out.Body(contentType, body), editors)
 }
 
+// WatchVMs What happens to all VMs that the caller may see, as server-sent events
+func (c *Client) WatchVMs(ctx context.Context, params *WatchVMsParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/v1/events")
+	if params != nil {
+		out.Header("Last-Event-ID", params.LastEventID)
+	}
+	return c.Send(ctx, out, editors)
+}
+
 // GetHost What the host can run, and what is left of it
 func (c *Client) GetHost(ctx context.Context, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("GET", "/v1/host"), editors)
@@ -611,12 +620,12 @@ func (c *Client) RevertSnapshotWithBody(ctx context.Context, id VMID, snapshot S
 	return c.Send(ctx, rest.To("POST", "/v1/vms/{id}/snapshots/{snapshot}/revert").Path("id", id).Path("snapshot", snapshot).Body(contentType, body), editors)
 }
 
-// StartVM Start a VM
+// StartVM Start a VM, with options for this start only
 func (c *Client) StartVM(ctx context.Context, id VMID, body StartVMJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("POST", "/v1/vms/{id}/start").Path("id", id).JSON("application/json", body), editors)
 }
 
-// StartVMWithBody Start a VM
+// StartVMWithBody Start a VM, with options for this start only
 func (c *Client) StartVMWithBody(ctx context.Context, id VMID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("POST", "/v1/vms/{id}/start").Path("id", id).Body(contentType, body), editors)
 }

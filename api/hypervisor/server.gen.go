@@ -1639,7 +1639,7 @@ type Server interface {
 	// RevertSnapshot Put the VM back to a snapshot: a `disk` one takes a VM that is stopped, a `full` one leaves it running
 	// (POST /v1/vms/{id}/snapshots/{snapshot}/revert)
 	RevertSnapshot(context.Context, RevertSnapshotRequestObject) (RevertSnapshotResponseObject, error)
-	// StartVM Start a VM
+	// StartVM Start a VM, with options for this start only
 	// (POST /v1/vms/{id}/start)
 	StartVM(context.Context, StartVMRequestObject) (StartVMResponseObject, error)
 	// StopVM Ask the guest to shut down, and kill it when the time of grace is over

@@ -658,13 +658,14 @@ type FleetVM struct {
 	Pid *int `json:"pid,omitempty"`
 
 	// Running What the VM's process has. Left out unless fields are pending
-	Running    *Hardware  `json:"running,omitempty"`
-	StartedAt  *time.Time `json:"started_at,omitempty"`
-	State      State      `json:"state"`
-	Storage    string     `json:"storage"`
-	Tenant     string     `json:"tenant"`
-	TtlSeconds *int64     `json:"ttl_seconds,omitempty"`
-	Vcpus      int        `json:"vcpus"`
+	Running     *Hardware     `json:"running,omitempty"`
+	StartedAt   *time.Time    `json:"started_at,omitempty"`
+	StartedWith *StartOptions `json:"started_with,omitempty"`
+	State       State         `json:"state"`
+	Storage     string        `json:"storage"`
+	Tenant      string        `json:"tenant"`
+	TtlSeconds  *int64        `json:"ttl_seconds,omitempty"`
+	Vcpus       int           `json:"vcpus"`
 }
 
 // FleetVMSpec defines model for FleetVMSpec.
@@ -958,6 +959,17 @@ type Restore struct {
 	Vm *string `json:"vm,omitempty"`
 }
 
+// Share A folder of the host, below `policy.allowed_share_dirs`, that the guest mounts by 9p
+type Share struct {
+	ReadOnly *bool `json:"read_only,omitempty"`
+
+	// Source An absolute path
+	Source string `json:"source"`
+
+	// Tag The name by which the guest mounts it
+	Tag string `json:"tag"`
+}
+
 // Snapshot defines model for Snapshot.
 type Snapshot struct {
 	CreatedAt   time.Time    `json:"created_at"`
@@ -979,6 +991,20 @@ type SnapshotSpec struct {
 
 	// Name Unique within the VM
 	Name string `json:"name"`
+}
+
+// StartOptions defines model for StartOptions.
+type StartOptions struct {
+	ExtraArgs *[]string `json:"extra_args,omitempty"`
+
+	// Firmware `uefi`, `bios`, or a path on the host. Its variables are new
+	Firmware *string `json:"firmware,omitempty"`
+	Initrd   *string `json:"initrd,omitempty"`
+
+	// Kernel Path on the host of a kernel to boot without firmware, in place of the VM's with its initrd and kernel_args
+	Kernel     *string  `json:"kernel,omitempty"`
+	KernelArgs *string  `json:"kernel_args,omitempty"`
+	Shares     *[]Share `json:"shares,omitempty"`
 }
 
 // State defines model for State.
@@ -1058,13 +1084,29 @@ type VM struct {
 	Pid *int `json:"pid,omitempty"`
 
 	// Running What the VM's process has. Left out unless fields are pending
-	Running    *Hardware  `json:"running,omitempty"`
-	StartedAt  *time.Time `json:"started_at,omitempty"`
-	State      State      `json:"state"`
-	Storage    string     `json:"storage"`
-	Tenant     string     `json:"tenant"`
-	TtlSeconds *int64     `json:"ttl_seconds,omitempty"`
-	Vcpus      int        `json:"vcpus"`
+	Running     *Hardware     `json:"running,omitempty"`
+	StartedAt   *time.Time    `json:"started_at,omitempty"`
+	StartedWith *StartOptions `json:"started_with,omitempty"`
+	State       State         `json:"state"`
+	Storage     string        `json:"storage"`
+	Tenant      string        `json:"tenant"`
+	TtlSeconds  *int64        `json:"ttl_seconds,omitempty"`
+	Vcpus       int           `json:"vcpus"`
+}
+
+// VMEvent An event of a VM, and the VM as it was then
+type VMEvent struct {
+	// Actor Who caused it; left out when nobody did
+	Actor *string   `json:"actor,omitempty"`
+	At    time.Time `json:"at"`
+
+	// Kind As of the events of one VM, or `deleted`
+	Kind    string `json:"kind"`
+	Message string `json:"message"`
+	Name    string `json:"name"`
+	State   *State `json:"state,omitempty"`
+	Tenant  string `json:"tenant"`
+	VmId    string `json:"vm_id"`
 }
 
 // VMHistory defines model for VMHistory.
@@ -1265,6 +1307,12 @@ type ListBackupsParams struct {
 type RestoreBackupParams struct {
 	// IdempotencyKey A word of the caller's choice. The same request with the same word begins one operation, and answers with that for as long as it is kept, a day after its end.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// WatchVMsParams defines parameters for WatchVMs.
+type WatchVMsParams struct {
+	// LastEventID The id of the last event that was received
+	LastEventID *string `json:"Last-Event-ID,omitempty"`
 }
 
 // ListImagesParams defines parameters for ListImages.
@@ -1501,7 +1549,7 @@ type CreateSnapshotJSONRequestBody = SnapshotSpec
 type RevertSnapshotJSONRequestBody = Nothing
 
 // StartVMJSONRequestBody defines body for StartVM for application/json ContentType.
-type StartVMJSONRequestBody = Nothing
+type StartVMJSONRequestBody = StartOptions
 
 // StopVMJSONRequestBody defines body for StopVM for application/json ContentType.
 type StopVMJSONRequestBody = Stop

@@ -58,23 +58,25 @@ func commandLines(t *testing.T) map[string]string {
 		"vm cp " + hello + " web:/etc/motd":     "ListVMs PutFile",
 		"vm cp web:/etc/motd " + out:            "ListVMs GetFile",
 
-		"vm snapshot create web one --full --description x":                       "ListVMs CreateSnapshot",
-		"vm snapshot list web":                                                    "ListVMs ListSnapshots",
-		"vm snapshot revert web one -y":                                           "ListVMs RevertSnapshot",
-		"vm snapshot delete web one --yes":                                        "ListVMs DeleteSnapshot",
-		"vm backup create web --incremental --description x":                      "ListVMs CreateBackup GetOperation",
-		"vm backup create web --no-wait":                                          "ListVMs CreateBackup",
-		"vm backup list --vm web":                                                 "ListVMs ListBackups",
-		"vm backup show b1":                                                       "ListBackups GetBackup",
-		"vm backup delete b1 -y":                                                  "ListBackups DeleteBackup",
-		"vm backup restore b1 --name web-2":                                       "ListBackups RestoreBackup GetOperation",
-		"vm backup restore b1 --into web -y":                                      "ListBackups ListVMs RestoreBackup GetOperation",
-		"vm backup export b1 --force " + filepath.Join(out, "b1"):                 "ListBackups ExportBackup",
-		"vm clone web web-2 --linked":                                             "ListVMs CloneVM GetOperation",
-		"vm resize web 40G":                                                       "ListVMs ResizeVM",
-		"vm set web --vcpus 4 --memory 2G --network user --mac 52:54:00:00:00:01": "ListVMs PatchVM",
-		"vm set web --cpus 2 --name web-2 --autostart=false":                      "ListVMs PatchVM",
-		"vm set web --label a=b --remove-label role":                              "ListVMs GetVM PatchVM",
+		"vm snapshot create web one --full --description x":                                    "ListVMs CreateSnapshot",
+		"vm snapshot list web":                                                                 "ListVMs ListSnapshots",
+		"vm snapshot revert web one -y":                                                        "ListVMs RevertSnapshot",
+		"vm snapshot delete web one --yes":                                                     "ListVMs DeleteSnapshot",
+		"vm backup create web --incremental --description x":                                   "ListVMs CreateBackup GetOperation",
+		"vm backup create web --no-wait":                                                       "ListVMs CreateBackup",
+		"vm backup list --vm web":                                                              "ListVMs ListBackups",
+		"vm backup show b1":                                                                    "ListBackups GetBackup",
+		"vm backup delete b1 -y":                                                               "ListBackups DeleteBackup",
+		"vm backup restore b1 --name web-2":                                                    "ListBackups RestoreBackup GetOperation",
+		"vm backup restore b1 --into web -y":                                                   "ListBackups ListVMs RestoreBackup GetOperation",
+		"vm backup export b1 --force " + filepath.Join(out, "b1"):                              "ListBackups ExportBackup",
+		"vm clone web web-2 --linked":                                                          "ListVMs CloneVM GetOperation",
+		"vm start web --kernel /k --initrd /i --kernel-args x --firmware bios":                 "ListVMs StartVM",
+		"vm start web --share /srv:data:ro --share /a:b --extra-arg=-rtc --extra-arg base=utc": "ListVMs StartVM",
+		"vm resize web 40G":                                                                    "ListVMs ResizeVM",
+		"vm set web --vcpus 4 --memory 2G --network user --mac 52:54:00:00:00:01":              "ListVMs PatchVM",
+		"vm set web --cpus 2 --name web-2 --autostart=false":                                   "ListVMs PatchVM",
+		"vm set web --label a=b --remove-label role":                                           "ListVMs GetVM PatchVM",
 
 		"vm operation list":                      "ListOperations",
 		"vm operation show o1":                   "ListOperations GetOperation",
@@ -136,6 +138,7 @@ func TestEveryOperationHasACommand(t *testing.T) {
 	reached := []string{
 		"OpenConsole", "OpenScreen", // sockets, which have tests of their own
 		"WaitVM",         // by vm run, when a console has ended
+		"WatchVMs",       // a stream without end, which has a test of its own
 		"WatchOperation", // for consoles; commands wait with GetOperation
 		"CreateTicket",   // for browsers, which cannot send headers with sockets
 		"GetVMHistory",   // for the plots of consoles

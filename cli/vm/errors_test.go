@@ -103,6 +103,7 @@ func TestAWrongCommandLineExitsWith2AndAsksNobody(t *testing.T) {
 		"vm backup restore b1":           "give either --name",
 		"vm resize web much":             "SIZE must be a size",
 		"vm set web":                     "nothing to change",
+		"vm start web --share /srv":      "--share must have the form",
 		"vm metrics web --interval 0s":   "--interval must be more than 0",
 		"image add x":                    "give either PATH or --kernel",
 		"image add x rel.qcow2":          "'mainstay image import' sends a file from here",

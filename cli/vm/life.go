@@ -37,11 +37,18 @@ func (s commands) verb(
 
 func (s commands) start() *cobra.Command {
 	var w waiting
+	var once startFlags
 	cmd := s.Command(verb.Verb{
 		Use: "start VM", Short: "Start a VM",
-		Example: "  mainstay vm start web\n  mainstay vm start web --wait agent && mainstay vm exec web -- uname -a",
+		Long: "Start a VM. What the flags for the kernel, the firmware, folders and arguments give holds for this start only.",
+		Example: "  mainstay vm start web\n  mainstay vm start web --wait agent && mainstay vm exec web -- uname -a\n" +
+			"  mainstay vm start web --share /srv/data:data:ro --extra-arg=-rtc --extra-arg base=localtime",
 	}, func(ctx context.Context, c *daemon.Call) error {
 		if err := w.check(); err != nil {
+			return err
+		}
+		options, err := once.options(c)
+		if err != nil {
 			return err
 		}
 		id, err := daemon.VMID(ctx, c, c.Args[0])
@@ -50,7 +57,7 @@ func (s commands) start() *cobra.Command {
 		}
 		var a daemon.Answer
 		if err := c.While(ctx, "Starting "+c.Args[0], func() (err error) {
-			a, err = c.Send(c.Slow.StartVM(ctx, id, hypervisorapi.Nothing{}))
+			a, err = c.Send(c.Slow.StartVM(ctx, id, options))
 			return err
 		}); err != nil {
 			return err
@@ -62,6 +69,7 @@ func (s commands) start() *cobra.Command {
 		return w.finish(ctx, c, id, c.Args[0])
 	})
 	w.addTo(cmd)
+	once.addTo(cmd)
 	return cmd
 }
 

@@ -131,7 +131,7 @@ func (a *attempt) boot(ctx context.Context, request hypervisorapi.VMSpec) (answe
 			return err
 		}
 		a.id = vm.Id
-		answer, err = a.Send(a.Slow.StartVM(ctx, a.id, hypervisorapi.Nothing{}))
+		answer, err = a.Send(a.Slow.StartVM(ctx, a.id, hypervisorapi.StartOptions{}))
 		return err
 	})
 	if err == nil || a.id == "" {

@@ -1,12 +1,12 @@
 // Package vm implements `mainstay vm`: managing the virtual machines of one host from the command
 // line.
 //
-//	vm.go         the command; list.go, life.go, wait.go, create.go, set.go, run.go
+//	vm.go         the command; list.go, life.go, start.go, wait.go, create.go, set.go, run.go
 //	console.go    a console in the terminal; tty*.go puts the terminal into raw mode
 //	vnc.go        a screen for a viewer of the person's choice
 //	exec.go, cp.go: programs and files in a guest, by its agent
 //	snapshot.go, backup.go, clone.go: disks
-//	events.go, metrics.go, host.go, operation.go
+//	events.go, watch.go, metrics.go, host.go, operation.go
 //
 // Code shared with `mainstay image` and `mainstay fleet` is in package daemon; the flags for a VM's
 // fields are in package spec.
@@ -39,7 +39,7 @@ If --server is the registry of a fleet, --node names the host.
 	cmd.AddCommand(
 		s.run(), s.create(), s.list(), s.show(),
 		s.start(), s.stop(), s.restart(), s.reset(), s.pause(), s.resume(), s.enable(), s.disable(), s.delete(), s.wait(),
-		s.console(), s.vnc(), s.exec(), s.cp(), s.ping(), s.events(), s.metrics(),
+		s.console(), s.vnc(), s.exec(), s.cp(), s.ping(), s.events(), s.watch(), s.metrics(),
 		s.snapshots(), s.backups(), s.clone(), s.resize(), s.set(), s.operations(), s.host(), s.whoami(), s.audit(),
 	)
 	s.Complete(cmd)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -87,12 +88,19 @@ func requestFault(err error) error {
 	return fault.InvalidField(field, "%s", rootCause(err))
 }
 
+// unknownKey matches the validator's reason for a key of an object that has only known ones.
+var unknownKey = regexp.MustCompile(`^property "(.{1,64})" is unsupported$`)
+
 func schemaFault(field string, se *openapi3.SchemaError) error {
 	path := se.JSONPointer()
 	if field != "" {
 		path = append([]string{field}, path...)
 	}
-	name, reason := strings.Join(path, "."), reasonOf(se)
+	reason := reasonOf(se)
+	if unknown := unknownKey.FindStringSubmatch(se.Reason); se.SchemaField == "properties" && unknown != nil {
+		path, reason = append(path, unknown[1]), "is not a known field"
+	}
+	name := strings.Join(path, ".")
 	if name == "" {
 		return fault.New(fault.Invalid, "the request body %s", reason)
 	}

@@ -107,6 +107,9 @@ func takeTour(tr *tour) {
 	vm := "/v1/vms/" + made.Id
 	tr.ok("ListVMs", "/v1/vms?label=role=web&state=stopped", nil, 200)
 	tr.ok("GetVM", vm, nil, 200)
+	stream := tr.follow("/v1/events", adminToken, "")
+	stream.next()
+	stream.end()
 	tr.ok("PatchVM", vm, object{"memory_mib": 200}, 200)
 	tr.ok("StartVM", vm+"/start", nil, 200)
 	tr.ok("WaitVM", vm+"/wait?state=running&timeout=10", nil, 200)

@@ -28,7 +28,8 @@ func policyOf(doc *configfile.Config, data string) *admission.Policy {
 	out := &admission.Policy{
 		MaxVCPUs: p.MaxVCPUs, MaxMemoryMiB: p.MaxMemoryMiB, MaxDiskGiB: p.MaxDiskGiB,
 		MaxTTL:          time.Duration(p.MaxTTLSeconds) * time.Second,
-		AllowedBackends: p.AllowedBackends, AllowedImageDirs: p.AllowedImageDirs, OwnDirs: []string{data},
+		AllowedBackends: p.AllowedBackends, AllowedImageDirs: p.AllowedImageDirs,
+		AllowedShareDirs: p.AllowedShareDirs, OwnDirs: []string{data},
 	}
 	if jails := doc.Jailer.ChrootBaseDir; jails != "" {
 		out.OwnDirs = append(out.OwnDirs, jails)

@@ -32,7 +32,7 @@ var arrows = map[string]string{
 	"life":      "agent backend caller host machine operation plan record storage vm",
 	"agent":     "backend caller guest guest/wire host machine record",
 	"plan":      "accel admission backend caller catalog configfile guest/wire host record seed storage vm",
-	"host":      "backend backend/process caller catalog cgroup configfile network record seed storage",
+	"host":      "admission backend backend/process caller catalog cgroup configfile network record seed storage",
 	"catalog":   "admission backend/sandbox caller configfile demo image operation record",
 	"operation": "caller record",
 	"machine":   "backend guest record",

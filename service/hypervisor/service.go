@@ -158,7 +158,8 @@ func (s *Service) openRooms(ctx context.Context, doc *configfile.Config, gate *h
 		deps.Backends = s.localBackends(doc)
 	}
 	s.host, err = host.Open(host.Config{
-		Data: s.data, Document: doc, Backends: deps.Backends, AgentProgram: s.agentProgram, Store: s.store, Log: s.log,
+		Data: s.data, Document: doc, Backends: deps.Backends, AgentProgram: s.agentProgram, Policy: policy,
+		Store: s.store, Log: s.log,
 	})
 	if err != nil {
 		return err

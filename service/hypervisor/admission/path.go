@@ -39,6 +39,44 @@ func (f Files) ImageOrFolder(path string) (*os.File, error) {
 	)
 }
 
+const limitShares = "policy.allowed_share_dirs"
+
+// Share opens a folder below policy.allowed_share_dirs, for a guest. The kernel resolves the path below
+// the allowed folder, so that no link leads outside, even if it is swapped in meanwhile. Errors are about
+// the field source.
+func (p *Policy) Share(path string) (*os.File, error) {
+	const field = "source"
+	if !filepath.IsAbs(path) || filepath.Clean(path) != path {
+		return nil, fault.InvalidField(field, "must be an absolute path without . and ..")
+	}
+	for _, dir := range p.AllowedShareDirs {
+		below, err := filepath.Rel(dir, path)
+		if err != nil || !filepath.IsLocal(below) {
+			continue
+		}
+		root, err := os.OpenRoot(dir)
+		if err != nil {
+			return nil, fault.Wrap(fault.Unavailable, err, "the folder %s of %s cannot be opened", dir, limitShares)
+		}
+		opened, err := root.OpenFile(below, reading, 0)
+		if err = errors.Join(explained(err), root.Close()); err != nil {
+			return nil, About(err, field)
+		}
+		stat, err := opened.Stat()
+		if err == nil && !stat.IsDir() {
+			err = fault.InvalidField(field, "is not a folder")
+		}
+		if err == nil && p.refuseOwn(opened, stat) != nil {
+			err = fault.InvalidField(field, "is one of the daemon's own folders, or holds one")
+		}
+		if err != nil {
+			return nil, errors.Join(err, opened.Close())
+		}
+		return opened, nil
+	}
+	return nil, RefuseField(limitShares, field, "is not below a folder of %s", limitShares)
+}
+
 // errOwn is the error for files in the daemon's own folders.
 var errOwn = fault.InvalidField(
 	"image",

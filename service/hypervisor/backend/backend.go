@@ -18,6 +18,7 @@ package backend
 import (
 	"context"
 	"io"
+	"os"
 	"time"
 )
 
@@ -46,8 +47,28 @@ type Spec struct {
 	RootFS     string // a folder with the root file system of a sandbox
 	NICs       []NIC
 	Agent      bool // the guest has an agent
+	// FirmwareVars is the VM's own file with the variables of its firmware. Empty: VarsFile in its folder.
+	FirmwareVars string
+	Shares       []Share
+	// ExtraArgs are further arguments of the backend's program, which it has checked.
+	ExtraArgs []string
 	// UID and GID are the user and group of the VM's process; 0: the daemon's.
 	UID, GID int
+}
+
+// Share is a folder of the host that the guest sees.
+type Share struct {
+	Tag      string
+	ReadOnly bool
+	// Folder is open while the VM is started.
+	Folder *os.File
+}
+
+// Release closes what was opened to start the VM.
+func (s *Spec) Release() {
+	for _, share := range s.Shares {
+		_ = share.Folder.Close() // it was not written to
+	}
 }
 
 // Disk is a block device.

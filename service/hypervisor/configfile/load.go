@@ -207,9 +207,13 @@ func (pol *Policy) check(p *document.Problems) {
 			)
 		}
 	}
-	for i, dir := range pol.AllowedImageDirs {
-		if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir {
-			p.Add(fmt.Sprintf("policy.allowed_image_dirs[%d]", i), "must be an absolute path without . and ..")
+	for field, dirs := range map[string][]string{
+		"allowed_image_dirs": pol.AllowedImageDirs, "allowed_share_dirs": pol.AllowedShareDirs,
+	} {
+		for i, dir := range dirs {
+			if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir {
+				p.Add(fmt.Sprintf("policy.%s[%d]", field, i), "must be an absolute path without . and ..")
+			}
 		}
 	}
 	seen := map[string]bool{}

@@ -48,6 +48,9 @@ func fitsHardware(r *record.VM, snap *record.Snapshot) error {
 	if snap.Kind != record.SnapshotFull || had == nil {
 		return nil
 	}
+	if r.StartedWith.V != nil {
+		return errStartedWith
+	}
 	now := *r
 	if r.Backend != backend.Sandbox { // which is started anew
 		now = r.AsRunning()

@@ -187,12 +187,21 @@ func sizeOf(folder string) (total int64, err error) {
 	return total, nil
 }
 
+// errStartedWith is the error for full snapshots of a VM that has what only this start gave it: the
+// snapshot could not be loaded into a VM without that.
+var errStartedWith = fault.New(
+	fault.Conflict, "the VM was started with options for this start only; restart it before a full snapshot",
+).WithCode("hardware_changed")
+
 // snapshotFits checks that a snapshot can be made of a VM in its current state.
 func (w *Manager) snapshotFits(ctx context.Context, r *record.VM, snap *record.Snapshot) error {
 	if snap.Kind == record.SnapshotFull && r.State != vm.Running && r.State != vm.Paused {
 		return fault.New(
 			fault.Conflict, "the VM is %s; a full snapshot takes one that runs", r.State,
 		).WithCode("wrong_state")
+	}
+	if snap.Kind == record.SnapshotFull && r.StartedWith.V != nil {
+		return errStartedWith
 	}
 	if r.Backend == backend.Sandbox && snap.Kind != record.SnapshotFull {
 		return fault.InvalidField("kind", "a sandbox has no disk; only full snapshots can be made of it")

@@ -1,7 +1,7 @@
 // Package fleet combines many hosts into one. The Registry knows the nodes, places VMs on them and
 // lists their VMs. A node's Reporter sends the registry heartbeats with its free capacity.
 //
-// Forward passes any other request for a node on, for a caller of the registry.
+// Route leads any other request of a caller of the registry to a node.
 //
 // # Room
 //

@@ -5,8 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"io"
-	"log"
 	"maps"
 	"mime"
 	"net/http"
@@ -51,40 +49,42 @@ var answerTypes = []string{
 	"application/json", "application/octet-stream", "application/x-ndjson", "text/event-stream",
 }
 
-// Forward sends a request to a node and passes its answer on. Both ways, bodies are streamed. It ends
-// with the request's context. It returns the status that was answered, or an error if nothing was.
-//
-// The node is asked with ActingToken, for the caller's tenant, so that it grants no more than the caller
-// has. Its answer is not trusted: only known headers and media types pass, and redirects are not followed.
-func (r *Registry) Forward(w http.ResponseWriter, req *http.Request, f Forwarding) (status int, err error) {
-	to, err := r.target(req.Context(), &f)
-	if err != nil {
-		return 0, err
+// Route is the way of one request to a node. Requests are sent with ActingToken, for the caller's tenant,
+// so that the node grants no more than the caller has. Answers are not trusted: only known headers and
+// media types pass, and redirects are not followed.
+type Route struct {
+	registry *Registry
+	to       *url.URL
+	f        Forwarding
+}
+
+// Route returns the way to a node, or NotFound if there is none of this name.
+func (r *Registry) Route(ctx context.Context, f Forwarding) (*Route, error) {
+	to, err := r.target(ctx, &f)
+	return &Route{r, to, f}, err
+}
+
+// Transport sends the request.
+func (t *Route) Transport() http.RoundTripper { return t.registry.forwarding }
+
+// Rewrite makes the request to the node from that of the caller.
+func (t *Route) Rewrite(p *httputil.ProxyRequest) {
+	p.Out.URL, p.Out.Host = t.to, ""
+	p.Out.Header = t.registry.headersFor(p.In.Header, &t.f)
+}
+
+// Check returns an error unless an answer has the form of a daemon's. It removes headers that are not
+// passed on, and makes a link to the next page lead to here, the caller's own address of the page.
+func (t *Route) Check(res *http.Response, here *url.URL) error {
+	return checkAnswer(res, here, t.f.Socket)
+}
+
+// Fault returns the fault for a request that was not answered because of err.
+func (t *Route) Fault(err error) error {
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		return fault.Wrap(fault.TooLarge, err, "the request body is larger than %d bytes", tooLarge.Limit)
 	}
-	var failed error
-	proxy := httputil.ReverseProxy{
-		Transport:     r.forwarding,
-		FlushInterval: -1,
-		ErrorLog:      log.New(io.Discard, "", 0), // what can be said is in the answer
-		Rewrite: func(p *httputil.ProxyRequest) {
-			p.Out.URL, p.Out.Host = to, ""
-			p.Out.Header = r.headersFor(p.In.Header, &f)
-		},
-		ModifyResponse: func(res *http.Response) error { return checkAnswer(res, req.URL, f.Socket) },
-		ErrorHandler:   func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err },
-	}
-	answer := &forwarded{ResponseWriter: w, header: http.Header{}}
-	proxy.ServeHTTP(answer, req)
-	switch {
-	case failed == nil || answer.status != 0:
-		return answer.status, nil
-	case errors.Is(req.Context().Err(), context.Canceled):
-		return 0, context.Canceled // the caller has left, or may not ask any longer
-	}
-	if tooLarge := (*http.MaxBytesError)(nil); errors.As(failed, &tooLarge) {
-		return 0, fault.Wrap(fault.TooLarge, failed, "the request body is larger than %d bytes", tooLarge.Limit)
-	}
-	return 0, unreachable(f.Node, explain(failed), failed)
+	return unreachable(t.f.Node, explain(err), err)
 }
 
 // Probe sends a GET request to a node and returns nil if it answers 200, or the node's refusal.
@@ -157,8 +157,6 @@ func actorName(name string) string {
 	return escaped
 }
 
-// checkAnswer returns an error unless an answer has the form of a daemon's. It removes headers that are
-// not passed on, and makes a link to the next page lead through the registry.
 func checkAnswer(res *http.Response, here *url.URL, socket bool) error {
 	next := rest.NextCursor(res.Header)
 	maps.DeleteFunc(res.Header, func(name string, _ []string) bool { return !slices.Contains(answerHeaders, name) })
@@ -192,29 +190,3 @@ func checkAnswer(res *http.Response, here *url.URL, socket bool) error {
 	}
 	return nil
 }
-
-// forwarded is the writer of a node's answer. It keeps the node's headers apart until the answer begins,
-// so that interim answers (1xx) cannot change those that the registry has set.
-type forwarded struct {
-	http.ResponseWriter
-	header http.Header
-	status int // 0: it has not begun
-}
-
-func (w *forwarded) Header() http.Header { return w.header }
-
-func (w *forwarded) WriteHeader(status int) {
-	if w.status != 0 || status < http.StatusOK && status != http.StatusSwitchingProtocols {
-		return
-	}
-	w.status = status
-	maps.Copy(w.ResponseWriter.Header(), w.header)
-	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *forwarded) Write(b []byte) (int, error) {
-	w.WriteHeader(http.StatusOK)
-	return w.ResponseWriter.Write(b)
-}
-
-func (w *forwarded) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -54,7 +54,7 @@ type Config struct {
 type Registry struct {
 	cfg  Config
 	http *http.Client
-	// forwarding sends the requests of Forward.
+	// forwarding sends the requests of Routes.
 	forwarding http.RoundTripper
 
 	mu      sync.Mutex // held during transactions that change free capacity

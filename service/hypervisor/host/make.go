@@ -33,15 +33,8 @@ func (h *Host) Make(ctx context.Context, r *record.VM, p Parts) error {
 	if err := os.Mkdir(folder, 0o711); err != nil { //nolint:gosec // its process, under another uid, passes through
 		return err
 	}
-	uid, gid := h.Owner(r)
-	for _, c := range p.Copies {
-		path := filepath.Join(folder, c.Name)
-		if _, err := catalog.Keep(ctx, c.File, path, 2<<30); err != nil {
-			return err
-		}
-		if err := chown(path, uid, gid); err != nil {
-			return err
-		}
+	if err := h.copyIn(ctx, r, p.Copies); err != nil {
+		return err
 	}
 	if r.HasDisk() {
 		if err := h.pool(r).Create(ctx, h.Volume(r), p.Disk); err != nil {
@@ -107,6 +100,40 @@ const (
 	FirmwareCode = "firmware_CODE.fd"
 	FirmwareVars = "firmware_VARS.fd"
 )
+
+// The files of a VM that was started with a kernel or firmware for this start only, in its folder.
+const (
+	StartKernel       = "start-kernel"
+	StartInitrd       = "start-initrd"
+	StartFirmwareCode = "start_CODE.fd"
+	StartFirmwareVars = "start_VARS.fd"
+	startVars         = "start-vars.fd" // its own copy of the variables
+)
+
+// MakeStart copies the files that a VM boots from for one start only, in place of those of an earlier one.
+func (h *Host) MakeStart(ctx context.Context, r *record.VM, copies []Copy) error {
+	for _, name := range []string{StartKernel, StartInitrd, StartFirmwareCode, StartFirmwareVars, startVars} {
+		if err := os.RemoveAll(filepath.Join(h.Folder(r.ID), name)); err != nil {
+			return err
+		}
+	}
+	return h.copyIn(ctx, r, copies)
+}
+
+// copyIn copies files to a VM's folder.
+func (h *Host) copyIn(ctx context.Context, r *record.VM, copies []Copy) error {
+	uid, gid := h.Owner(r)
+	for _, c := range copies {
+		path := filepath.Join(h.Folder(r.ID), c.Name)
+		if _, err := catalog.Keep(ctx, c.File, path, 2<<30); err != nil {
+			return err
+		}
+		if err := chown(path, uid, gid); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // BootFiles returns the names of the files in a VM's folder that it boots from, including the
 // variables of its firmware.

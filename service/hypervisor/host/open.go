@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/cgroup"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
@@ -25,6 +26,7 @@ type Config struct {
 	Backends map[string]backend.Backend
 	// AgentProgram returns the path of the guest agent's program, or "" if there is none now.
 	AgentProgram func() string
+	Policy       *admission.Policy // which folders guests may see
 	Store        *record.Store
 	Log          *slog.Logger
 }
@@ -35,6 +37,7 @@ type Host struct {
 	doc      *configfile.Config
 	store    *record.Store
 	log      *slog.Logger
+	policy   *admission.Policy
 	agent    func() string
 	backends map[string]backend.Backend
 	pools    map[string]storage.Pool
@@ -44,7 +47,10 @@ type Host struct {
 
 // Open detects the storages, networks and control groups of this host.
 func Open(c Config) (*Host, error) {
-	h := &Host{data: c.Data, doc: c.Document, store: c.Store, log: c.Log, agent: c.AgentProgram, backends: c.Backends}
+	h := &Host{
+		data: c.Data, doc: c.Document, policy: c.Policy, store: c.Store, log: c.Log, agent: c.AgentProgram,
+		backends: c.Backends,
+	}
 	h.openPools()
 	if err := h.openNetwork(); err != nil {
 		return nil, err

@@ -85,6 +85,12 @@ func (h *Host) Spec(of *record.VM) *backend.Spec {
 	if r.Backend == backend.CloudHypervisor && v.Firmware == "uefi" {
 		out.Firmware = "" // it brings its own firmware
 	}
+	if start := r.StartedWith.V; start != nil {
+		out.ExtraArgs = start.ExtraArgs
+		if start.Firmware != "" {
+			out.FirmwareVars = filepath.Join(out.Folder, startVars)
+		}
+	}
 	out.UID, out.GID = h.Owner(r)
 	if r.HasDisk() {
 		out.Disks = append(out.Disks, h.Disk(r))

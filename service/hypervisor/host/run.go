@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -17,19 +18,40 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
-// Equip creates a VM's runtime resources on the host and returns the Spec to start it with. Strip
-// removes them.
+// Equip creates a VM's runtime resources on the host and returns the Spec to start it with, which the
+// caller must release. Strip removes them.
 func (h *Host) Equip(ctx context.Context, r *record.VM) (*backend.Spec, error) {
+	if err := h.connect(ctx, r); err != nil {
+		return nil, err
+	}
+	spec := h.Spec(r)
+	if r.StartedWith.V == nil {
+		return spec, nil
+	}
+	for _, share := range r.StartedWith.V.Shares {
+		folder, err := h.policy.Share(share.Source)
+		if err != nil {
+			spec.Release()
+			h.Strip(ctx, r)
+			return nil, fmt.Errorf("the shared folder %s: %w", share.Tag, err)
+		}
+		spec.Shares = append(spec.Shares, backend.Share{Tag: share.Tag, ReadOnly: share.ReadOnly, Folder: folder})
+	}
+	return spec, nil
+}
+
+// connect creates a VM's network device on the host, if it takes one.
+func (h *Host) connect(ctx context.Context, r *record.VM) error {
 	r.Tap, r.IPs.V = "", []string{}
 	running := r.AsRunning()
 	if wanted := running.Spec.V.Network; running.HasTap() {
 		if h.network == nil {
-			return nil, fault.New(fault.Unavailable,
+			return fault.New(fault.Unavailable,
 				"networks of mode %s take root on the host; network.mode user and none work without", wanted.Mode)
 		}
 		mac, err := net.ParseMAC(running.MAC)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		uid, _ := h.Owner(r)
 		owner := uint32(uid) //nolint:gosec // checked with the document
@@ -39,7 +61,7 @@ func (h *Host) Equip(ctx context.Context, r *record.VM) (*backend.Spec, error) {
 		}
 		if ip := wanted.IP; ip != "" {
 			if port.IP, err = netip.ParseAddr(ip); err != nil {
-				return nil, err
+				return err
 			}
 		}
 		attached, err := h.network.Attach(ctx, port)
@@ -50,7 +72,7 @@ func (h *Host) Equip(ctx context.Context, r *record.VM) (*backend.Spec, error) {
 			}
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		r.Tap = attached.Tap
 		if attached.IP.IsValid() {
@@ -58,11 +80,11 @@ func (h *Host) Equip(ctx context.Context, r *record.VM) (*backend.Spec, error) {
 		}
 		if port.IP.IsValid() && attached.IP != port.IP {
 			h.Strip(ctx, r)
-			return nil, fault.New(fault.Conflict,
+			return fault.New(fault.Conflict,
 				"the address %s is another VM's, or not one of the bridge's network", port.IP)
 		}
 	}
-	return h.Spec(r), nil
+	return nil
 }
 
 // Confine limits the resources of a VM's processes. If that fails, it adds an event to the VM, or

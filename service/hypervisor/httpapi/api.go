@@ -4,7 +4,8 @@
 //	api.go       the API and its dependencies
 //	access.go    identifies and authorizes callers: the Gate
 //	vms.go, disks.go, agent.go, images.go, fleet.go, audit.go   operations of the contract
-//	forward.go   requests for other hosts of the fleet
+//	feed.go      the stream of events of all VMs
+//	forward.go, proxy.go   requests for other hosts of the fleet
 //	acting.go    admins' credentials that act for a tenant or a person
 //	person.go    the sessions of the web console
 //	socket.go    consoles and screens, and the tickets with which browsers open them
@@ -158,6 +159,7 @@ func New(cfg Config, gate *Gate) (*API, error) {
 	a.shell.Raw("GET /v1/vms/{id}/console", a.openConsole)
 	a.shell.Raw("GET /v1/vms/{id}/vnc", a.openScreen)
 	a.shell.Raw("GET /v1/operations/{operation}/events", a.watchOperation)
+	a.shell.Raw("GET /v1/events", a.watchVMs)
 	a.shell.Mirror("/fleet/nodes/{node}", ofHost, a.forward)
 	return a, nil
 }

@@ -27,7 +27,7 @@ func (a *API) apiVM(r record.VM) hypervisorapi.VM {
 		State: hypervisorapi.State(r.State), Vcpus: r.VCPUs, MemoryMib: r.MemoryMiB, DiskGib: v.DiskGiB,
 		Image: v.Image, Kernel: some(v.Kernel), Initrd: some(v.Initrd), Firmware: some(v.Firmware),
 		KernelArgs: some(v.Boot.KernelArgs), TtlSeconds: some(v.TTLSeconds), Storage: v.Storage,
-		Network: apiNetwork(v.Network, r.MAC), Pending: r.Pending(),
+		Network: apiNetwork(v.Network, r.MAC), Pending: r.Pending(), StartedWith: apiStart(r.StartedWith.V),
 		Labels: r.Labels.V, Autostart: r.Autostart, Mac: r.MAC, Ips: r.IPs.V, CreatedAt: r.CreatedAt.Time,
 		StartedAt: r.StartedAt.Ptr(), ExpiresAt: r.ExpiresAt.Ptr(),
 		LastError: r.LastError, Generation: r.Generation, Agent: hypervisorapi.AgentState{Enabled: v.Agent},
@@ -162,11 +162,43 @@ func (a *API) DeleteVM(
 	return hypervisorapi.DeleteVM204Response{}, a.life.Delete(ctx, req.Id)
 }
 
+func startOf(b *hypervisorapi.StartOptions) (out plan.StartRequest) {
+	if b == nil {
+		return out
+	}
+	out = plan.StartRequest{
+		Kernel: value(b.Kernel), Initrd: value(b.Initrd), KernelArgs: value(b.KernelArgs), Firmware: value(b.Firmware),
+		ExtraArgs: value(b.ExtraArgs),
+	}
+	for _, s := range value(b.Shares) {
+		out.Shares = append(out.Shares, record.Share{Source: s.Source, Tag: s.Tag, ReadOnly: value(s.ReadOnly)})
+	}
+	return out
+}
+
+func apiStart(o *record.StartOptions) *hypervisorapi.StartOptions {
+	if o == nil {
+		return nil
+	}
+	out := &hypervisorapi.StartOptions{
+		Kernel: some(o.Kernel), Initrd: some(o.Initrd), KernelArgs: some(o.KernelArgs), Firmware: some(o.Firmware),
+	}
+	if len(o.Shares) > 0 {
+		out.Shares = ref(list.Each(o.Shares, func(s record.Share) hypervisorapi.Share {
+			return hypervisorapi.Share{Source: s.Source, Tag: s.Tag, ReadOnly: some(s.ReadOnly)}
+		}))
+	}
+	if len(o.ExtraArgs) > 0 {
+		out.ExtraArgs = &o.ExtraArgs
+	}
+	return out
+}
+
 // StartVM starts a VM.
 func (a *API) StartVM(
 	ctx context.Context, req hypervisorapi.StartVMRequestObject,
 ) (hypervisorapi.StartVMResponseObject, error) {
-	r, err := a.life.Start(ctx, req.Id)
+	r, err := a.life.StartWith(ctx, req.Id, startOf(req.Body))
 	if err != nil {
 		return nil, err
 	}

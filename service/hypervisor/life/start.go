@@ -10,16 +10,38 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/plan"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
 // Start starts a VM and returns when its processors run.
 func (l *Life) Start(ctx context.Context, id string) (record.VM, error) {
+	return l.StartWith(ctx, id, plan.StartRequest{})
+}
+
+func startable(_ context.Context, r *record.VM) error {
+	_, err := vm.Next(r.State, vm.Start)
+	return err
+}
+
+// StartWith is Start with options for this start only.
+func (l *Life) StartWith(ctx context.Context, id string, req plan.StartRequest) (record.VM, error) {
 	var out record.VM
-	err := l.machines.With(ctx, id, machine.Any, func(ctx context.Context, m *machine.Machine, _ record.VM) error {
-		r, err := l.store.Move(ctx, id, vm.Start, "vm.start", "", func(r *record.VM) {
-			r.LastError, r.Reverting = "", ""
+	err := l.machines.With(ctx, id, startable, func(ctx context.Context, m *machine.Machine, r record.VM) error {
+		start, err := l.plan.Start(ctx, &r, req)
+		if err != nil {
+			return err
+		}
+		defer start.Release()
+		if start.Options != nil {
+			// A daemon that is killed before the move leaves the files to the next start, or the deletion.
+			if err := l.host.MakeStart(ctx, &r, start.Copies); err != nil {
+				return err
+			}
+		}
+		r, err = l.store.Move(ctx, id, vm.Start, "vm.start", start.Message, func(r *record.VM) {
+			r.LastError, r.Reverting, r.StartedWith.V = "", "", start.Options
 		})
 		if err != nil {
 			return err
@@ -110,6 +132,7 @@ func (l *Life) launch(ctx context.Context, r record.VM, how Begin) (backend.Inst
 	if err != nil {
 		return nil, r, err
 	}
+	defer spec.Release()
 	starting, cancel := context.WithTimeout(ctx, backend.MemoryLimit(r.AsRunning().MemoryMiB)) // may load memory
 	instance, err := how(starting, spec)
 	cancel()

@@ -10,8 +10,9 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/host"
 )
 
-// findFirmware resolves the firmware field of a request to a file.
-func (p *Planner) findFirmware(files admission.Files, b *Sources, firmware string) error {
+// findFirmware resolves the firmware field of a request to a file. If it is a path, the file and its
+// variables are copied to the VM's folder under the given names.
+func (p *Planner) findFirmware(files admission.Files, b *Sources, firmware, codeName, varsName string) error {
 	switch firmware {
 	case "", "bios":
 		return nil
@@ -31,13 +32,13 @@ func (p *Planner) findFirmware(files admission.Files, b *Sources, firmware strin
 	if err != nil {
 		return admission.About(err, "firmware")
 	}
-	b.copies = append(b.copies, host.Copy{File: f, Name: host.FirmwareCode})
+	b.copies = append(b.copies, host.Copy{File: f, Name: codeName})
 	vars, err := files.Image(folder + strings.Replace(name, "_CODE", "_VARS", 1))
 	if err != nil {
 		return wrong
 	}
-	b.copies = append(b.copies, host.Copy{File: vars, Name: host.FirmwareVars})
-	b.boot.Firmware = host.FirmwareCode
+	b.copies = append(b.copies, host.Copy{File: vars, Name: varsName})
+	b.boot.Firmware = codeName
 	return nil
 }
 

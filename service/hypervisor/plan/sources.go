@@ -95,5 +95,5 @@ func (p *Planner) find(ctx context.Context, req *Request) (_ *Sources, err error
 		b.boot.KernelArgs = spec.KernelArgs
 	}
 	b.boot.Disk = b.boot.RootFS == "" && (b.disk != nil || spec.DiskGiB > 0 || b.boot.Kernel == "")
-	return b, p.findFirmware(files, b, spec.Firmware)
+	return b, p.findFirmware(files, b, spec.Firmware, host.FirmwareCode, host.FirmwareVars)
 }

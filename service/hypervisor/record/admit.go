@@ -2,6 +2,7 @@ package record
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
@@ -26,7 +27,7 @@ func (s *Store) Admit(ctx context.Context, a Admission) error {
 	s.admitting.Lock()
 	defer s.admitting.Unlock()
 	r := a.VM
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		usage, err := usageOf(ctx, tx, r.Tenant)
 		if err != nil {
 			return err
@@ -73,7 +74,7 @@ func usageOf(ctx context.Context, q db.Querier, tenant string) (admission.Usage,
 // the id of each.
 func (s *Store) Doom(ctx context.Context, id string, cancel func(tx *db.Tx, operation string) error) (VM, error) {
 	var r VM
-	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+	err := s.update(ctx, func(tx *db.Tx) (err error) {
 		if r, err = s.moveIn(ctx, tx, id, vm.Delete, "vm.delete", "", nil); err != nil {
 			return err
 		}
@@ -100,7 +101,17 @@ func (s *Store) Forget(ctx context.Context, id string) error {
 	if err := s.forgetUsage(ctx, id); err != nil {
 		return err
 	}
-	err := s.db.Update(ctx, func(tx *db.Tx) error {
+	err := s.update(ctx, func(tx *db.Tx) error {
+		var r VM
+		switch err := tx.Get(ctx, &r, "SELECT * FROM vms WHERE id = ?", id); {
+		case errors.Is(err, db.ErrNoRows): // it is gone already
+		case err != nil:
+			return err
+		default:
+			if err := s.publish(ctx, tx, &r, EventDeleted, "the VM is gone", ""); err != nil {
+				return err
+			}
+		}
 		for _, statement := range []string{
 			"DELETE FROM events WHERE vm_id = ?", "DELETE FROM snapshots WHERE vm_id = ?",
 			"DELETE FROM vm_minutes WHERE vm_id = ?",

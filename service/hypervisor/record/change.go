@@ -18,7 +18,7 @@ func save(ctx context.Context, tx *db.Tx, r *VM) error {
 		`UPDATE vms SET name = ?, backend = ?, state = ?, spec = ?, secret = ?, mac = ?, tap = ?, ips = ?,
 		autostart = ?, generation = ?, last_error = ?, started_at = ?, kill_at = ?, events = ?, vcpus = ?, memory_mib = ?,
 		base = ?, disk_base = ?, pause_reason = ?, reverting = ?, restarting = ?, search = ?, labels = ?,
-		running = ?, counted_vcpus = ?, counted_memory_mib = ? WHERE id = ?`,
+		running = ?, started_with = ?, counted_vcpus = ?, counted_memory_mib = ? WHERE id = ?`,
 		r.Name,
 		r.Backend,
 		r.State,
@@ -43,6 +43,7 @@ func save(ctx context.Context, tx *db.Tx, r *VM) error {
 		r.searchText(),
 		r.Labels,
 		r.Running,
+		r.StartedWith,
 		r.CountedVCPUs,
 		r.CountedMemoryMiB,
 		r.ID,
@@ -54,7 +55,7 @@ func save(ctx context.Context, tx *db.Tx, r *VM) error {
 // and, unless action is empty, an audit entry. Callers carry out the move on the host afterwards.
 func (s *Store) Move(ctx context.Context, id string, m vm.Move, action, message string, change func(*VM)) (VM, error) {
 	var r VM
-	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+	err := s.update(ctx, func(tx *db.Tx) (err error) {
 		r, err = s.moveIn(ctx, tx, id, m, action, message, change)
 		return err
 	})
@@ -81,7 +82,7 @@ func (s *Store) moveIn(
 		r.PauseReason = ""
 	}
 	if !next.HasProcess() {
-		r.Reverting, r.Running.V = "", nil
+		r.Reverting, r.Running.V, r.StartedWith.V = "", nil, nil
 	}
 	switch m {
 	case vm.Restart:
@@ -101,9 +102,11 @@ func (s *Store) moveIn(
 		return r, err
 	}
 	if action != "" {
-		if err := s.note(
-			ctx, tx, audit.Entry{Action: action, Target: id, Tenant: r.Tenant, Message: r.Name},
-		); err != nil {
+		e := audit.Entry{Action: action, Target: id, Tenant: r.Tenant, Message: r.Name}
+		if message != "" {
+			e.Message += ": " + message
+		}
+		if err := s.note(ctx, tx, e); err != nil {
 			return r, err
 		}
 	}
@@ -126,7 +129,7 @@ func (s *Store) changeWith(
 	ctx context.Context, id, kind, action, message string, do func(tx *db.Tx, r *VM) error,
 ) (VM, error) {
 	var r VM
-	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+	err := s.update(ctx, func(tx *db.Tx) (err error) {
 		if r, err = vmIn(ctx, tx, id); err != nil {
 			return err
 		}
@@ -151,12 +154,16 @@ func (s *Store) changeWith(
 func (s *Store) SetAutostart(ctx context.Context, id string, on bool) (VM, error) {
 	action := map[bool]string{true: "vm.enable", false: "vm.disable"}[on]
 	var r VM
-	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+	err := s.update(ctx, func(tx *db.Tx) (err error) {
 		if r, err = vmIn(ctx, tx, id); err != nil {
 			return err
 		}
 		if r.Autostart != on {
 			r.Autostart = on
+			message := map[bool]string{true: "it starts with the host", false: "it does not start with the host"}[on]
+			if err := s.tell(ctx, tx, &r, EventConfig, message); err != nil {
+				return err
+			}
 			if err := save(ctx, tx, &r); err != nil {
 				return err
 			}

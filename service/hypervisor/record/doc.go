@@ -7,7 +7,9 @@
 //	change.go      Move and Change: how a VM's row changes
 //	admit.go       inserts the row of a new VM after checking the policy; removes rows
 //	hardware.go    what a VM's process has, and what is wanted; Reconfigure
+//	start.go       what a VM is started with once
 //	event.go       events of VMs
+//	feed.go        events of all VMs, for streams
 //	secret.go      the sealed secrets of guest agents
 //	snapshot.go, backup.go, base.go
 //	usage.go       what VMs used, by minute

@@ -27,6 +27,7 @@ const (
 	EventDisk        = "disk"
 	EventConfinement = "confinement"
 	EventConfig      = "config"
+	EventDeleted     = "deleted" // only in the feed: the VM is gone
 )
 
 // tell inserts an event of a VM. The caller must save the VM's row afterwards.
@@ -45,6 +46,9 @@ func (s *Store) tell(ctx context.Context, tx *db.Tx, r *VM, kind, message string
 		Actor:   caller.From(ctx).Name,
 	}
 	if err := tx.Insert(ctx, "events", event); err != nil {
+		return err
+	}
+	if err := s.publish(ctx, tx, r, kind, message, r.State); err != nil {
 		return err
 	}
 	_, err := tx.Exec(ctx, "DELETE FROM events WHERE vm_id = ? AND seq <= ?", r.ID, r.Events-maxEvents)

@@ -36,6 +36,9 @@ func (r VM) AsRunning() VM {
 	if r.Running.V != nil {
 		r.setHardware(*r.Running.V)
 	}
+	if r.StartedWith.V != nil {
+		r.Spec.V.Boot = r.StartedWith.V.Boot
+	}
 	return r
 }
 
@@ -129,7 +132,7 @@ func (s *Store) Reconfigure(ctx context.Context, id string, c Reconfiguration) (
 	s.admitting.Lock()
 	defer s.admitting.Unlock()
 	var r VM
-	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
+	err := s.update(ctx, func(tx *db.Tx) (err error) {
 		if r, err = vmIn(ctx, tx, id); err != nil {
 			return err
 		}

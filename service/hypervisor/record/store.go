@@ -10,6 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/feed"
 	"github.com/mainstay-infra/mainstay/kit/search"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
@@ -32,6 +33,7 @@ type Store struct {
 	policy *admission.Policy
 	now    func() time.Time
 	moved  func(id string)
+	bell   feed.Bell
 
 	admitting sync.Mutex // held while a request is checked against current usage
 }

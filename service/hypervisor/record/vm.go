@@ -91,6 +91,8 @@ type VM struct {
 	Search      string                     `db:"search"`       // what a search looks at (package search)
 	// Running is what its process has, while that is not what is wanted; see AsRunning.
 	Running db.JSON[*Hardware] `db:"running"`
+	// StartedWith is what it was started with for this start only; nil: nothing.
+	StartedWith db.JSON[*StartOptions] `db:"started_with"`
 	// The larger of what its process has and of what is wanted, which counts against limits.
 	CountedVCPUs     int `db:"counted_vcpus"`
 	CountedMemoryMiB int `db:"counted_memory_mib"`

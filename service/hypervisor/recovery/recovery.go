@@ -220,7 +220,9 @@ func (y *Recovery) meet(ctx context.Context, r record.VM, limit time.Duration) e
 	}
 	if r.Tap != "" && y.host.HasNetwork() {
 		// Its rules are restored in case the host has lost them.
-		if _, err := y.host.Equip(ctx, &r); err != nil {
+		if spec, err := y.host.Equip(ctx, &r); err == nil {
+			spec.Release()
+		} else {
 			y.log.Error("a VM's network is not as it was", "vm", r.ID, "error", err)
 		}
 	}

@@ -306,6 +306,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What happens to all VMs that the caller may see, as server-sent events
+         * @description Events named `vm` have a `VMEvent` as their data and carry an increasing id; reconnect with `Last-Event-ID` to miss nothing.
+         *     An event named `reset` means: list the VMs, and go on from there. It comes first in a stream without `Last-Event-ID`, and where events
+         *     are missing, since the last 10,000 of all VMs are kept. The last event of a VM has the kind `deleted` and no `state`.
+         */
+        get: operations["WatchVMs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/host": {
         parameters: {
             query?: never;
@@ -1113,7 +1135,13 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Start a VM */
+        /**
+         * Start a VM, with options for this start only
+         * @description The options hold until the VM stops, also if the daemon restarts meanwhile; `restart` does without them. `firmware`, `shares` and
+         *     `extra_args` are for the backend `qemu`, and the last two for admins. `extra_args` has options and their values by turns: `-rtc`
+         *     (`base`, `clock`, `driftfix`), `-boot` (`menu`, `order`, `once`, `strict`, `reboot-timeout`), `-smbios` (the texts of types 1 and 11) and
+         *     `-global` (`ICH9-LPC.disable_s3`, `ICH9-LPC.disable_s4`, `mc146818rtc.lost_tick_policy`, `kvm-pit.lost_tick_policy`).
+         */
         post: operations["StartVM"];
         delete?: never;
         options?: never;
@@ -1686,6 +1714,14 @@ export interface components {
             /** @description Instead, the id of a VM that gets the disk */
             vm?: string;
         };
+        /** @description A folder of the host, below `policy.allowed_share_dirs`, that the guest mounts by 9p */
+        Share: {
+            read_only?: boolean;
+            /** @description An absolute path */
+            source: string;
+            /** @description The name by which the guest mounts it */
+            tag: string;
+        };
         Snapshot: {
             /** Format: date-time */
             created_at: string;
@@ -1705,6 +1741,16 @@ export interface components {
             kind?: components["schemas"]["SnapshotKind"];
             /** @description Unique within the VM */
             name: string;
+        };
+        StartOptions: {
+            extra_args?: string[];
+            /** @description `uefi`, `bios`, or a path on the host. Its variables are new */
+            firmware?: string;
+            initrd?: string;
+            /** @description Path on the host of a kernel to boot without firmware, in place of the VM's with its initrd and kernel_args */
+            kernel?: string;
+            kernel_args?: string;
+            shares?: components["schemas"]["Share"][];
         };
         /** @enum {string} */
         State: "creating" | "stopped" | "starting" | "running" | "paused" | "stopping" | "failed" | "deleting";
@@ -1788,12 +1834,27 @@ export interface components {
             running?: components["schemas"]["Hardware"];
             /** Format: date-time */
             started_at?: string;
+            started_with?: components["schemas"]["StartOptions"];
             state: components["schemas"]["State"];
             storage: string;
             tenant: string;
             /** Format: int64 */
             ttl_seconds?: number;
             vcpus: number;
+        };
+        /** @description An event of a VM, and the VM as it was then */
+        VMEvent: {
+            /** @description Who caused it; left out when nobody did */
+            actor?: string;
+            /** Format: date-time */
+            at: string;
+            /** @description As of the events of one VM, or `deleted` */
+            kind: string;
+            message: string;
+            name: string;
+            state?: components["schemas"]["State"];
+            tenant: string;
+            vm_id: string;
         };
         VMHistory: {
             /**
@@ -2566,6 +2627,33 @@ export interface operations {
             429: components["responses"]["TooMany"];
             503: components["responses"]["Unavailable"];
             507: components["responses"]["Full"];
+        };
+    };
+    WatchVMs: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The id of the last event that was received */
+                "Last-Event-ID"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A stream without end */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            429: components["responses"]["TooMany"];
         };
     };
     GetHost: {
@@ -4041,7 +4129,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["Nothing"];
+                "application/json": components["schemas"]["StartOptions"];
             };
         };
         responses: {

@@ -3,6 +3,7 @@
 package qemu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -107,7 +108,7 @@ func (b *Backend) Check(s *backend.Spec) error {
 	case s.Initrd != "" && s.Kernel == "":
 		return fault.InvalidField("initrd", "needs a kernel")
 	}
-	return nil
+	return CheckExtra(s.ExtraArgs)
 }
 
 // machine translates a Spec into a Machine.
@@ -125,6 +126,7 @@ func (b *Backend) machine(s *backend.Spec, accelerator accel.Accelerator) (*Mach
 		KernelArgs:  s.KernelArgs,
 		Agent:       s.Agent,
 		Screen:      true,
+		Extra:       s.ExtraArgs,
 		UID:         s.UID,
 		GID:         s.GID,
 	}
@@ -135,13 +137,17 @@ func (b *Backend) machine(s *backend.Spec, accelerator accel.Accelerator) (*Mach
 		}
 	}
 	if s.Firmware != "" {
-		m.Firmware, m.FirmwareVars = s.Firmware, filepath.Join(s.Folder, backend.VarsFile)
+		m.Firmware = s.Firmware
+		m.FirmwareVars = cmp.Or(s.FirmwareVars, filepath.Join(s.Folder, backend.VarsFile))
 		if err := firmwareVars(s, m.FirmwareVars); err != nil {
 			return nil, err
 		}
 	}
 	for _, d := range s.Disks {
 		m.Disks = append(m.Disks, Disk{ID: d.ID, Path: d.Target, Format: d.Format, ReadOnly: d.ReadOnly, CD: d.CD})
+	}
+	for _, share := range s.Shares {
+		m.Shares = append(m.Shares, Share{Tag: share.Tag, ReadOnly: share.ReadOnly, Folder: share.Folder})
 	}
 	for i, n := range s.NICs {
 		m.NICs = append(m.NICs, NIC{ID: "net" + strconv.Itoa(i), MAC: n.MAC, Tap: n.Tap})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 )
@@ -37,9 +38,11 @@ type Machine struct {
 	Firmware, FirmwareVars string
 	Disks                  []Disk
 	NICs                   []NIC
-	Agent                  bool // a port for the guest agent
-	Screen                 bool // a screen that VNC shows; board Q35 only
-	Halted                 bool // do not run until told to
+	Shares                 []Share
+	Extra                  []string // further arguments; see CheckExtra
+	Agent                  bool     // a port for the guest agent
+	Screen                 bool     // a screen that VNC shows; board Q35 only
+	Halted                 bool     // do not run until told to
 	// UID and GID are the user and group of QEMU; 0: the daemon's. Groups are additional groups,
 	// such as that of /dev/kvm.
 	UID, GID int
@@ -60,6 +63,26 @@ type NIC struct {
 	ID  string
 	MAC string
 	Tap string // a device of the host that is there; empty: user mode, which reaches out by QEMU itself
+}
+
+// Share is a folder of the host that the guest mounts by its tag (9p).
+type Share struct {
+	Tag      string
+	ReadOnly bool
+	Folder   *os.File // open until the machine was launched
+}
+
+// firstFile is the number of the first file that QEMU inherits beside its standard streams.
+const firstFile = 3
+
+// share adds a folder. QEMU opens it by its descriptor: nobody can put a link in its place meanwhile.
+func (m *Machine) share(a *arguments, i int) {
+	s, id := &m.Shares[i], "share"+strconv.Itoa(i)
+	a.add("-fsdev", fmt.Sprintf(
+		"local,id=%s,path=/proc/self/fd/%d,security_model=mapped-xattr,readonly=%s",
+		id, firstFile+i, map[bool]string{true: "on", false: "off"}[s.ReadOnly],
+	))
+	a.add("-device", fmt.Sprintf("%s,id=dev-%s,fsdev=%s,mount_tag=%s", m.device("virtio-9p"), id, id, value(s.Tag)))
 }
 
 // AgentPort is the name of the port that the guest agent opens.
@@ -122,6 +145,9 @@ func (m *Machine) Args() []string {
 	for i := range m.NICs {
 		m.nic(a, &m.NICs[i])
 	}
+	for i := range m.Shares {
+		m.share(a, i)
+	}
 	if m.Agent {
 		a.add("-device", m.device("virtio-serial"))
 		a.add("-chardev", "socket,id="+agentChardev+",server=on,wait=off,path="+socket(agentSocket))
@@ -131,6 +157,7 @@ func (m *Machine) Args() []string {
 		a.add("-device", "VGA")
 		a.add("-vnc", "unix:"+socket(vncSocket))
 	}
+	a.flag(m.Extra...)
 	return a.all
 }
 
