@@ -72,6 +72,39 @@ func TestAStartDuringTheMakingFollowsIt(t *testing.T) {
 	m.call("POST", "/api/vms/web/start", m.admin, nil).Want(409)
 }
 
+func TestOptionsOfAStartAreCheckedAndForAdminsOnly(t *testing.T) {
+	t.Parallel()
+	m := start(t)
+	m.made("web", m.admin)
+	alice := m.user("alice", "admin", "acme")
+	m.made("own", alice)
+	for _, c := range []struct {
+		token, name string
+		body        object
+		field       string
+	}{
+		{m.admin, "web", object{"network_tap": "tap0"}, "network_tap"},
+		{m.admin, "web", object{"bind_mounts": []object{{"source": "/", "destination": "/x"}}}, "bind_mounts"},
+		{m.admin, "web", object{"initrd": "/i"}, "initrd"},
+		{m.admin, "web", object{"extra_args": []string{"a\nb"}}, "extra_args"},
+		{m.admin, "web", object{"linux": 7}, "linux"},
+		{alice, "own", object{"linux": "/boot/vmlinuz"}, "linux"},
+		{alice, "own", object{"firmware": "/f"}, "firmware"},
+		{alice, "own", object{"extra_args": []string{"-rtc"}}, "extra_args"},
+	} {
+		if a := m.call("POST", "/api/vms/"+c.name+"/start", c.token, c.body).Want(400); !strings.Contains(a.Body, c.field) {
+			t.Errorf("%v: %s", c.body, a.Body)
+		}
+	}
+	if v := m.vm("web", m.admin); v.State != "stopped" || v.Job != nil {
+		t.Errorf("a refused start changed it: %+v", v)
+	}
+	m.call("POST", "/api/vms/web/start", m.admin, object{"linux": "/boot/vmlinuz", "extra_args": []string{"-rtc", "base=utc"}}).Want(202)
+	if v := m.settled("web", m.admin); v.State != "running" {
+		t.Errorf("%+v", v)
+	}
+}
+
 func TestTheVerbsMoveAVMAndAreIdempotentWhereTheyCanBe(t *testing.T) {
 	t.Parallel()
 	m := start(t)

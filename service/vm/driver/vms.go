@@ -168,10 +168,32 @@ func (d *Driver) Get(ctx context.Context, at Place) (record.Seen, error) {
 	})
 }
 
-// Start starts a VM, and returns when its processors run.
-func (d *Driver) Start(ctx context.Context, at Place) (record.Seen, error) {
+// StartOptions are options of one start. Kernel, Initrd and Firmware are paths on the host.
+type StartOptions struct {
+	Kernel    string   `json:"kernel,omitempty"`
+	Initrd    string   `json:"initrd,omitempty"`
+	Firmware  string   `json:"firmware,omitempty"`
+	ExtraArgs []string `json:"extra_args,omitempty"`
+}
+
+// None reports whether there are no options.
+func (o *StartOptions) None() bool {
+	return o.Kernel == "" && o.Initrd == "" && o.Firmware == "" && len(o.ExtraArgs) == 0
+}
+
+// Start starts a VM, and returns when its processors run. Options are for admins of everything, so a
+// request with options does not act for the VM's tenant.
+func (d *Driver) Start(ctx context.Context, at Place, o StartOptions) (record.Seen, error) {
+	var body hypervisorapi.StartOptions
+	if !o.None() {
+		at.Tenant = ""
+		body.Kernel, body.Initrd, body.Firmware = some(o.Kernel), some(o.Initrd), some(o.Firmware)
+		if len(o.ExtraArgs) > 0 {
+			body.ExtraArgs = &o.ExtraArgs
+		}
+	}
 	return d.vm(ctx, at, workTimeout, func(ctx context.Context, c *hypervisorapi.Client) (*http.Response, error) {
-		return c.StartVM(ctx, at.ID, hypervisorapi.Nothing{})
+		return c.StartVM(ctx, at.ID, body)
 	})
 }
 
@@ -316,6 +338,13 @@ func stateOf(s hypervisorapi.State) record.State {
 		return record.Failed
 	}
 	return record.Stopped
+}
+
+func some(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
 }
 
 func deref[T any](p *T) (v T) {

@@ -10,6 +10,7 @@ import (
 	vmapi "github.com/mainstay-infra/mainstay/api/vm"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/vm/caller"
+	"github.com/mainstay-infra/mainstay/service/vm/driver"
 	"github.com/mainstay-infra/mainstay/service/vm/record"
 )
 
@@ -117,6 +118,37 @@ func checkChange(c caller.Caller, r *record.VM, change *record.Change) error {
 		return checkTags(c, r.Tenant, tags)
 	}
 	return nil
+}
+
+// startOptions checks the options of a start. What runs on a host beside the VM's own definition is for
+// admins of everything.
+func startOptions(c caller.Caller, b *vmapi.StartOptions) (o driver.StartOptions, err error) {
+	if b == nil {
+		return o, nil
+	}
+	o = driver.StartOptions{
+		Kernel: value(b.Linux), Initrd: value(b.Initrd), Firmware: value(b.Firmware), ExtraArgs: value(b.ExtraArgs),
+	}
+	switch {
+	case b.NetworkTap != nil:
+		return o, fault.InvalidField("network_tap", "is not supported: the hypervisor daemon makes the taps; use a bridge network")
+	case len(value(b.BindMounts)) > 0:
+		return o, fault.InvalidField("bind_mounts", "is not supported yet; share a folder with 'mainstay vm start --share'")
+	case o.Initrd != "" && o.Kernel == "":
+		return o, fault.InvalidField("initrd", "takes linux, too")
+	}
+	for _, f := range []struct {
+		name, text string
+	}{{"linux", o.Kernel}, {"initrd", o.Initrd}, {"firmware", o.Firmware}, {"extra_args", strings.Join(o.ExtraArgs, "")}} {
+		switch {
+		case f.text == "":
+		case !c.SeesAll():
+			return o, fault.InvalidField(f.name, "is for admins without a tenant")
+		case strings.ContainsFunc(f.text, unicode.IsControl):
+			return o, fault.InvalidField(f.name, "must not contain control characters")
+		}
+	}
+	return o, nil
 }
 
 func distinct(tags []string) []string {

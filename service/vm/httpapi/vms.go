@@ -123,7 +123,11 @@ func (a *API) StartVM(ctx context.Context, req vmapi.StartVMRequestObject) (vmap
 	if err != nil {
 		return nil, err
 	}
-	if r, err = a.life.Start(ctx, r.ID); err != nil {
+	options, err := startOptions(caller.From(ctx), req.Body)
+	if err != nil {
+		return nil, err
+	}
+	if r, err = a.life.Start(ctx, r.ID, options); err != nil {
 		return nil, err
 	}
 	out := vmapi.StartVM202JSONResponse{Status: vmapi.MovedStatusStarting}

@@ -70,8 +70,9 @@ func New(c Config) *Life {
 
 // target is the argument of jobs about a VM.
 type target struct {
-	VM    string `json:"vm"`
-	Actor string `json:"actor"` // who asked, as the daemon's audit log will say
+	VM    string              `json:"vm"`
+	Actor string              `json:"actor"` // who asked, as the daemon's audit log will say
+	Start driver.StartOptions `json:"start"` // of vm.start
 }
 
 func targetOf(ctx context.Context, r *record.VM) target {

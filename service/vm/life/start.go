@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/vm/caller"
@@ -14,9 +15,16 @@ import (
 	"github.com/mainstay-infra/mainstay/service/vm/record"
 )
 
-// Start begins to start a VM. While the daemon still makes the VM, the start follows that.
-func (l *Life) Start(ctx context.Context, id string) (record.VM, error) {
-	return l.store.Start(ctx, id, audit.Entry{Action: "vm.start"}, l.begin(ctx, record.JobStart))
+// Start begins to start a VM. While the daemon still makes the VM, the start follows that; then it
+// takes no options.
+func (l *Life) Start(ctx context.Context, id string, o driver.StartOptions) (record.VM, error) {
+	follow := o.None()
+	return l.store.Start(ctx, id, follow, audit.Entry{Action: "vm.start"}, func(tx *db.Tx, r *record.VM) error {
+		j := record.NewJob(record.JobStart, r)
+		t := targetOf(ctx, r)
+		t.Start = o
+		return l.jobs.Begin(ctx, tx, &j, t)
+	})
 }
 
 // acting returns a context in which the service acts on its own, for the person who asked for a job.
@@ -103,7 +111,7 @@ func (l *Life) start(ctx context.Context, t target, _ func(float64)) error {
 	if r, err = l.make(ctx, &r); err != nil {
 		return l.failed(ctx, &r, record.Stopped, err)
 	}
-	seen, err := l.driver.Start(ctx, driver.PlaceOf(&r))
+	seen, err := l.driver.Start(ctx, driver.PlaceOf(&r), t.Start)
 	if fault.Is(err, fault.Conflict) {
 		// Whoever repeats a job finds what it did the last time.
 		if now, again := l.driver.Get(ctx, driver.PlaceOf(&r)); again == nil && (now.State == record.Running || now.State == record.Paused) {

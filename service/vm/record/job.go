@@ -93,9 +93,9 @@ func (r *VM) Busy() error {
 	return errBusy(r.Job)
 }
 
-// Start stores that a VM is to start, and begins the job. While a job makes the VM, that job goes on
+// Start stores that a VM is to start, and begins the job. With follow, a job that makes the VM goes on
 // with the start.
-func (s *Store) Start(ctx context.Context, id string, entry audit.Entry, begin func(tx *db.Tx, r *VM) error) (VM, error) {
+func (s *Store) Start(ctx context.Context, id string, follow bool, entry audit.Entry, begin func(tx *db.Tx, r *VM) error) (VM, error) {
 	var r VM
 	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
 		r, err = s.change(ctx, tx, id, func(r *VM) (kind, message string, err error) {
@@ -105,7 +105,7 @@ func (s *Store) Start(ctx context.Context, id string, entry audit.Entry, begin f
 			case r.State == Missing:
 				return "", "", fault.New(fault.Conflict,
 					"the hypervisor daemon does not know the VM any more; restore it from a backup, or delete it")
-			case r.Job != nil && r.Job.Kind != JobProvision:
+			case r.Job != nil && (!follow || r.Job.Kind != JobProvision):
 				return "", "", errBusy(r.Job)
 			}
 			r.State, r.LastError = Starting, ""
