@@ -30,9 +30,16 @@ func blockWith(t testing.TB, path, line string) string {
 	return found[0]
 }
 
-func TestTheStartOfTheHypervisorsGuideHoldsWordForWord(t *testing.T) {
+func TestTheStartOfTheGuidesOfVMsHoldsWordForWord(t *testing.T) {
 	t.Parallel()
-	all, err := steps(readDocument(t, "docs/services/hypervisor.md"))
+	for _, guide := range []string{"docs/services/hypervisor.md", "docs/services/vm.md"} {
+		t.Run(guide, func(t *testing.T) { followStart(t, guide) })
+	}
+}
+
+// followStart follows the two blocks of a guide that are typed into terminals.
+func followStart(t *testing.T, guide string) {
+	all, err := steps(readDocument(t, guide))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	vmapi "github.com/mainstay-infra/mainstay/api/vm"
+	"github.com/mainstay-infra/mainstay/cli/client"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/verb"
 )
@@ -106,12 +107,13 @@ func (s commands) verb(
 	v verb.Verb, doing, done string, r func(context.Context, *call) (*http.Response, error),
 ) *cobra.Command {
 	return s.Command(v, func(ctx context.Context, c *call) error {
-		return c.While(ctx, doing+" "+c.Args[0], func() error {
-			a, err := c.Send(r(ctx, c))
-			if err != nil {
-				return err
-			}
-			return c.Done(a, done, c.Args[0])
-		})
+		var a client.Answer
+		if err := c.While(ctx, doing+" "+c.Args[0], func() (err error) {
+			a, err = c.Send(r(ctx, c))
+			return err
+		}); err != nil {
+			return err
+		}
+		return c.Done(a, done, c.Args[0])
 	})
 }

@@ -133,7 +133,7 @@ func startOptions(c caller.Caller, b *vmapi.StartOptions) (o driver.StartOptions
 	case b.NetworkTap != nil:
 		return o, fault.InvalidField("network_tap", "is not supported: the hypervisor daemon makes the taps; use a bridge network")
 	case len(value(b.BindMounts)) > 0:
-		return o, fault.InvalidField("bind_mounts", "is not supported yet; share a folder with 'mainstay vm start --share'")
+		return o, fault.InvalidField("bind_mounts", "is not supported yet; share a folder at the hypervisor daemon")
 	case o.Initrd != "" && o.Kernel == "":
 		return o, fault.InvalidField("initrd", "takes linux, too")
 	}
