@@ -193,19 +193,30 @@ func TestAProtectedVMIsNotDeleted(t *testing.T) {
 func TestTheDaemonsAnswerThatWasLostDoesNotMakeASecondVM(t *testing.T) {
 	t.Parallel()
 	m := start(t)
+	asked := 0
 	m.daemon.Fail(func(c drivertest.Call) *drivertest.Fault {
-		if c.Operation == "CreateVM" {
-			return &drivertest.Fault{Status: 503, After: true} // it was made, but nobody learns that
+		if c.Operation != "CreateVM" {
+			return nil
 		}
-		return nil
+		asked++
+		return &drivertest.Fault{Status: 503, After: true} // it was made, but nobody learns that
 	})
-	if v := m.made("web", m.admin); v.Provisioned || v.LastError == "" {
-		t.Errorf("%+v", v)
-	}
+	v := m.made("web", m.admin)
 	m.daemon.Fail(nil)
-	m.call("POST", "/api/vms/web/start", m.admin, nil).Want(202)
-	if v := m.settled("web", m.admin); v.State != "running" || len(m.daemon.VMs()) != 1 {
-		t.Errorf("%+v: %d VMs", v, len(m.daemon.VMs()))
+	if all := m.daemon.VMs(); !v.Provisioned || v.LastError != "" || len(all) != 1 || asked != 1 {
+		t.Errorf("%+v: %d VMs, asked %d times", v, len(all), asked)
+	}
+}
+
+func TestAVMIsMadeWhenTheDaemonIsBackSoon(t *testing.T) {
+	t.Parallel()
+	m := start(t)
+	m.daemon.Fail(func(drivertest.Call) *drivertest.Fault { return &drivertest.Fault{} })
+	m.call("POST", "/api/vms", m.admin, object{"name": "web", "image": "demo"}).Want(201)
+	m.eventually("the daemon was asked", func() bool { return len(m.daemon.Calls("ListVMs")) > 0 })
+	m.daemon.Fail(nil)
+	if v := m.settled("web", m.admin); !v.Provisioned || v.LastError != "" {
+		t.Errorf("%+v", v)
 	}
 }
 

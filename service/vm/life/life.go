@@ -150,9 +150,13 @@ func (l *Life) Sweep(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if gone, err := l.remove(ctx, &all[i]); err != nil {
+		gone, err := l.remove(ctx, &all[i])
+		switch {
+		case fault.Is(err, fault.Unavailable) && !l.driver.Fleet():
+			return err // none of the others will succeed
+		case err != nil:
 			l.log.Warn("a deleted VM was not removed from the daemon yet", "vm", all[i].ID, "name", all[i].Name, "error", err)
-		} else if gone {
+		case gone:
 			if err := l.store.Removed(ctx, all[i].ID); err != nil {
 				return err
 			}

@@ -54,7 +54,7 @@ func (l *Life) make(ctx context.Context, r *record.VM) (record.VM, error) {
 	if r.Provisioned() {
 		return *r, nil
 	}
-	seen, err := l.ask(ctx, r)
+	seen, err := l.askPatiently(ctx, r)
 	if err != nil {
 		return *r, err
 	}
@@ -69,6 +69,29 @@ func (l *Life) make(ctx context.Context, r *record.VM) (record.VM, error) {
 		}
 	}
 	return l.store.VM(ctx, r.ID)
+}
+
+// The waits between attempts to have a VM made while the daemon does not answer, as when it restarts.
+const (
+	firstWait = time.Second
+	longWait  = 16 * time.Second
+)
+
+// askPatiently asks the daemon to make a VM, again and again for half a minute while it is away.
+func (l *Life) askPatiently(ctx context.Context, r *record.VM) (record.Seen, error) {
+	for wait := firstWait; ; wait *= 2 {
+		seen, err := l.ask(ctx, r)
+		if !fault.Is(err, fault.Unavailable) || wait > longWait {
+			return seen, err
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return seen, context.Cause(ctx)
+		}
+	}
 }
 
 // ask asks the daemon to make a VM, as a copy of another one or from an image.
