@@ -38,7 +38,8 @@ func (s commands) create() *cobra.Command {
 	}, func(ctx context.Context, c *call) (err error) {
 		request := vmapi.VMSpec{
 			Name: c.Args[0], Image: image, Cpus: verb.Given(c, "cpus", cpus), Tenant: s.of(), Description: verb.Given(c, "description", description),
-			Autostart: verb.Given(c, "autostart", autostart), Protected: verb.Given(c, "protected", protect), Node: verb.Given(c, "node", node),
+			Autostart: verb.Given(c, "autostart", autostart), Protected: verb.Given(c, "protected", protect),
+			Node: verb.Given(c, "node", node),
 			Backend: verb.Given(c, "backend", vmapi.VMSpecBackend(backend)),
 		}
 		request.Memory, request.Disk = verb.Given(c, "memory", memory.Count), verb.Given(c, "disk", disk.Count)

@@ -17,7 +17,9 @@ import (
 func (s commands) snapshots() *cobra.Command {
 	cmd := verb.Group("snapshot", "Snapshots of a VM: create, list, tree, revert, delete",
 		"  mainstay vms snapshot create web before-upgrade\n  mainstay vms snapshot revert web before-upgrade", "snapshots")
-	cmd.AddCommand(s.snapshotCreate(), s.snapshotList(), s.snapshotShow(), s.snapshotTree(), s.snapshotRevert(), s.snapshotDelete())
+	cmd.AddCommand(
+		s.snapshotCreate(), s.snapshotList(), s.snapshotShow(), s.snapshotTree(), s.snapshotRevert(), s.snapshotDelete(),
+	)
 	return cmd
 }
 
@@ -120,10 +122,12 @@ func (s commands) snapshotRevert() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := c.Confirm("Return "+c.Args[0]+" to the snapshot "+c.Args[1]+"? What it did since is lost.", yes); err != nil {
+		question := "Return " + c.Args[0] + " to the snapshot " + c.Args[1] + "? What it did since is lost."
+		if err := c.Confirm(question, yes); err != nil {
 			return err
 		}
-		a, err := c.Send(c.Slow.RevertSnapshot(ctx, c.Args[0], id, &vmapi.RevertSnapshotParams{Tenant: s.of()}, vmapi.Nothing{}))
+		of := vmapi.RevertSnapshotParams{Tenant: s.of()}
+		a, err := c.Send(c.Slow.RevertSnapshot(ctx, c.Args[0], id, &of, vmapi.Nothing{}))
 		if err != nil {
 			return err
 		}

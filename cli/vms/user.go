@@ -106,7 +106,8 @@ func (s commands) userSet() *cobra.Command {
 
 func (s commands) userRemove() *cobra.Command {
 	return s.Remove(verb.Verb{
-		Use: "remove USERNAME", Short: "Remove a user, whose tokens end at once", Example: "  mainstay vms user remove alice --yes",
+		Use: "remove USERNAME", Short: "Remove a user, whose tokens end at once",
+		Example: "  mainstay vms user remove alice --yes",
 	}, "Remove the user %s?", "Removed the user %s.", func(ctx context.Context, c *call) (*http.Response, error) {
 		return c.API.DeleteUser(ctx, c.Args[0])
 	})
@@ -118,7 +119,8 @@ func readPassword(c *call, path string) (string, error) {
 	var line string
 	if path == "-" {
 		var err error
-		if line, err = bufio.NewReader(io.LimitReader(c.Cmd.InOrStdin(), longest)).ReadString('\n'); err != nil && !errors.Is(err, io.EOF) {
+		line, err = bufio.NewReader(io.LimitReader(c.Cmd.InOrStdin(), longest)).ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
 			return "", fmt.Errorf("read the password: %w", err)
 		}
 	} else {

@@ -191,7 +191,8 @@ func (s *Service) openIdentity(ctx context.Context, with sealers) error {
 	}
 	var err error
 	s.identity, err = identity.New(identity.Config{
-		DB: s.db, Sealer: with.factors, Secret: with.tokens, Lifetime: s.cfg.tokenLife(), Host: host, HostOnly: !local, Now: s.now, Log: s.log,
+		DB: s.db, Sealer: with.factors, Secret: with.tokens, Lifetime: s.cfg.tokenLife(), Host: host,
+		HostOnly: !local, Now: s.now, Log: s.log,
 		Record: func(ctx context.Context, tx *db.Tx, e identity.Event) error {
 			return s.audit.Append(ctx, tx, entryOf(e), e.Detail)
 		},

@@ -111,7 +111,9 @@ func (d *Driver) at(node string) (*hypervisorapi.Client, error) {
 	if node != "" {
 		base += "/fleet/nodes/" + url.PathEscape(node)
 	}
-	c, err := hypervisorapi.NewClient(base+hypervisorapi.BasePath, rest.WithHTTPClient(d.http), rest.WithEditor(d.authorize))
+	c, err := hypervisorapi.NewClient(
+		base+hypervisorapi.BasePath, rest.WithHTTPClient(d.http), rest.WithEditor(d.authorize),
+	)
 	if err == nil {
 		d.nodes[node] = c
 	}

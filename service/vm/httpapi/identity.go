@@ -99,7 +99,9 @@ func (a *API) ListUsers(ctx context.Context, req vmapi.ListUsersRequestObject) (
 }
 
 // CreateUser adds a user.
-func (a *API) CreateUser(ctx context.Context, req vmapi.CreateUserRequestObject) (vmapi.CreateUserResponseObject, error) {
+func (a *API) CreateUser(
+	ctx context.Context, req vmapi.CreateUserRequestObject,
+) (vmapi.CreateUserResponseObject, error) {
 	b := req.Body
 	u, err := a.identity.Create(ctx, personOf(caller.From(ctx)), identity.NewAccount{
 		Username: b.Username, Source: identity.Source(orElse(b.Source, vmapi.UserSourceLocal)), Password: value(b.Password),
@@ -112,7 +114,9 @@ func (a *API) CreateUser(ctx context.Context, req vmapi.CreateUserRequestObject)
 }
 
 // UpdateUser changes a user.
-func (a *API) UpdateUser(ctx context.Context, req vmapi.UpdateUserRequestObject) (vmapi.UpdateUserResponseObject, error) {
+func (a *API) UpdateUser(
+	ctx context.Context, req vmapi.UpdateUserRequestObject,
+) (vmapi.UpdateUserResponseObject, error) {
 	b := req.Body
 	u, err := a.identity.Update(ctx, personOf(caller.From(ctx)), req.Username, identity.Change{
 		Role: (*identity.Role)(b.Role), Tenant: b.Tenant, Password: b.Password, DisableTwoFactor: b.TwoFactor != nil,
@@ -124,6 +128,8 @@ func (a *API) UpdateUser(ctx context.Context, req vmapi.UpdateUserRequestObject)
 }
 
 // DeleteUser removes a user.
-func (a *API) DeleteUser(ctx context.Context, req vmapi.DeleteUserRequestObject) (vmapi.DeleteUserResponseObject, error) {
+func (a *API) DeleteUser(
+	ctx context.Context, req vmapi.DeleteUserRequestObject,
+) (vmapi.DeleteUserResponseObject, error) {
 	return vmapi.DeleteUser204Response{}, a.identity.Remove(ctx, personOf(caller.From(ctx)), req.Username)
 }

@@ -165,7 +165,10 @@ func quotaOf(q *vmapi.Quota, t *record.Tenant) {
 	for _, l := range []struct {
 		from *int
 		to   **int64
-	}{{q.Vms, &t.MaxVMs}, {q.Cpus, &t.MaxCPUs}, {q.Memory, &t.MaxMemory}, {q.Disk, &t.MaxDisk}, {q.Snapshots, &t.MaxSnapshots}} {
+	}{
+		{q.Vms, &t.MaxVMs}, {q.Cpus, &t.MaxCPUs}, {q.Memory, &t.MaxMemory}, {q.Disk, &t.MaxDisk},
+		{q.Snapshots, &t.MaxSnapshots},
+	} {
 		if l.from != nil {
 			*l.to = ref(int64(*l.from))
 		}

@@ -11,7 +11,9 @@ import (
 )
 
 // ListTenants lists tenants by name.
-func (a *API) ListTenants(ctx context.Context, req vmapi.ListTenantsRequestObject) (vmapi.ListTenantsResponseObject, error) {
+func (a *API) ListTenants(
+	ctx context.Context, req vmapi.ListTenantsRequestObject,
+) (vmapi.ListTenantsResponseObject, error) {
 	users, err := a.identity.CountByTenant(ctx)
 	if err != nil {
 		return nil, err
@@ -46,7 +48,9 @@ func (a *API) PutTenant(ctx context.Context, req vmapi.PutTenantRequestObject) (
 }
 
 // DeleteTenant removes a tenant that has no VMs and no users.
-func (a *API) DeleteTenant(ctx context.Context, req vmapi.DeleteTenantRequestObject) (vmapi.DeleteTenantResponseObject, error) {
+func (a *API) DeleteTenant(
+	ctx context.Context, req vmapi.DeleteTenantRequestObject,
+) (vmapi.DeleteTenantResponseObject, error) {
 	return vmapi.DeleteTenant204Response{}, a.store.DeleteTenant(ctx, req.Name, func(tx *db.Tx) error {
 		n, err := a.identity.CountInTenant(ctx, tx, req.Name)
 		if err == nil && n > 0 {

@@ -51,8 +51,8 @@ func (a *API) ListVMs(ctx context.Context, req vmapi.ListVMsRequestObject) (vmap
 		return nil, err
 	}
 	rows, total, err := a.store.VMs(ctx, record.Filter{
-		Tenant: value(p.Tenant), State: record.State(value(p.State)), Tag: value(p.Tag), Node: value(p.Node), Text: value(p.Q),
-		Sort: string(value(p.Sort)), Offset: page,
+		Tenant: value(p.Tenant), State: record.State(value(p.State)), Tag: value(p.Tag), Node: value(p.Node),
+		Text: value(p.Q), Sort: string(value(p.Sort)), Offset: page,
 	})
 	if err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func (a *API) StartVM(ctx context.Context, req vmapi.StartVMRequestObject) (vmap
 	return out, nil
 }
 
-// maxGrace bounds the time that a guest has to shut down.
+// usualGrace is how long a guest has to shut down unless the request says otherwise.
 const usualGrace = 30 * time.Second
 
 // StopVM stops a VM.
@@ -178,7 +178,9 @@ func (a *API) ResumeVM(ctx context.Context, req vmapi.ResumeVMRequestObject) (vm
 }
 
 // verb does something with a VM by its name.
-func (a *API) verb(ctx context.Context, name string, tenant *string, do func(ctx context.Context, id string) error) error {
+func (a *API) verb(
+	ctx context.Context, name string, tenant *string, do func(ctx context.Context, id string) error,
+) error {
 	r, err := a.store.Named(ctx, name, tenant)
 	if err != nil {
 		return err

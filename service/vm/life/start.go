@@ -64,7 +64,8 @@ func (l *Life) make(ctx context.Context, r *record.VM) (record.VM, error) {
 		return *r, err
 	}
 	if seen.Autostart != r.Autostart {
-		if _, err := l.driver.SetAutostart(ctx, driver.Place{Node: seen.Node, ID: seen.DriverID, Tenant: r.Tenant}, r.Autostart); err != nil {
+		at := driver.Place{Node: seen.Node, ID: seen.DriverID, Tenant: r.Tenant}
+		if _, err := l.driver.SetAutostart(ctx, at, r.Autostart); err != nil {
 			l.log.Warn("a VM's autostart was not set", "vm", r.ID, "error", err)
 		}
 	}
@@ -137,7 +138,8 @@ func (l *Life) start(ctx context.Context, t target, _ func(float64)) error {
 	seen, err := l.driver.Start(ctx, driver.PlaceOf(&r), t.Start)
 	if fault.Is(err, fault.Conflict) {
 		// Whoever repeats a job finds what it did the last time.
-		if now, again := l.driver.Get(ctx, driver.PlaceOf(&r)); again == nil && (now.State == record.Running || now.State == record.Paused) {
+		now, again := l.driver.Get(ctx, driver.PlaceOf(&r))
+		if again == nil && (now.State == record.Running || now.State == record.Paused) {
 			seen, err = now, nil
 		}
 	}

@@ -95,7 +95,9 @@ func (r *VM) Busy() error {
 
 // Start stores that a VM is to start, and begins the job. With follow, a job that makes the VM goes on
 // with the start.
-func (s *Store) Start(ctx context.Context, id string, follow bool, entry audit.Entry, begin func(tx *db.Tx, r *VM) error) (VM, error) {
+func (s *Store) Start(
+	ctx context.Context, id string, follow bool, entry audit.Entry, begin func(tx *db.Tx, r *VM) error,
+) (VM, error) {
 	var r VM
 	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
 		r, err = s.change(ctx, tx, id, func(r *VM) (kind, message string, err error) {

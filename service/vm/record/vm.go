@@ -266,7 +266,9 @@ func setTags(ctx context.Context, tx *db.Tx, id string, tags []string) error {
 
 // change locks a VM in the caller's scope, lets f change it, and saves it. f returns an event's kind
 // and message; an empty message records none.
-func (s *Store) change(ctx context.Context, tx *db.Tx, id string, f func(r *VM) (kind, message string, err error)) (VM, error) {
+func (s *Store) change(
+	ctx context.Context, tx *db.Tx, id string, f func(r *VM) (kind, message string, err error),
+) (VM, error) {
 	r, err := locked(ctx, tx, id)
 	if err != nil {
 		return r, err

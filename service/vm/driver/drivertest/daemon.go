@@ -149,8 +149,8 @@ func answer(w http.ResponseWriter, status int, body any) {
 }
 
 var codes = map[int]string{
-	400: "invalid", 401: "unauthenticated", 403: "denied", 404: "not_found", 409: "conflict", 500: "internal", 503: "unavailable",
-	507: "storage_full",
+	400: "invalid", 401: "unauthenticated", 403: "denied", 404: "not_found", 409: "conflict", 500: "internal",
+	503: "unavailable", 507: "storage_full",
 }
 
 func errorBody(status int, format string, args ...any) hypervisorapi.Error {
@@ -421,7 +421,9 @@ func (d *Daemon) snapshot(r *http.Request, tenant string) (int, any) {
 func (d *Daemon) unsnap(r *http.Request, tenant string) (int, any) {
 	return d.on(r, tenant, func(vm *hypervisorapi.VM) (int, any) {
 		all := d.snaps[vm.Id]
-		left := slices.DeleteFunc(slices.Clone(all), func(s hypervisorapi.Snapshot) bool { return s.Name == r.PathValue("snapshot") })
+		left := slices.DeleteFunc(slices.Clone(all), func(s hypervisorapi.Snapshot) bool {
+			return s.Name == r.PathValue("snapshot")
+		})
 		if len(left) == len(all) {
 			return 404, errorBody(404, "there is no such snapshot")
 		}
