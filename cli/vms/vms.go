@@ -63,8 +63,8 @@ users have roles. 'mainstay vm' is for the VMs of one hypervisor daemon, on whic
 VMs are named by name. An admin who sees several tenants says with --tenant which one's VM is meant.
 
 The token comes from --token, --token-file or VM_TOKEN, or from 'mainstay login vm'. If none is given and the service
-runs on this machine, the command logs in as the admin whose password "mainstay dev" leaves in .mainstay/credentials.json
-below the working directory.`
+runs on this machine, the command logs in as the admin whose password "mainstay dev" leaves in
+.mainstay/credentials.json below the working directory.`
 	s := commands{verb.NewSession(env, &api), new(string)}
 	s.AddFlags(cmd)
 	cmd.PersistentFlags().StringVar(s.tenant, "tenant", "", "the tenant whose VM is meant")

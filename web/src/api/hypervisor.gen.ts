@@ -2641,13 +2641,13 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A stream without end */
+            /** @description A stream without end, of events with such data */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
-                    "text/event-stream": string;
+                    "text/event-stream": components["schemas"]["VMEvent"];
                 };
             };
             400: components["responses"]["Invalid"];
