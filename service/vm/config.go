@@ -19,7 +19,7 @@ type Config struct {
 	HypervisorURL   string        `key:"hypervisor-url" default:"http://127.0.0.1:7070" help:"URL of the hypervisor daemon, or of the registry of a fleet."`
 	HypervisorToken string        `key:"hypervisor-token" secret:"true" help:"Token of an admin at the hypervisor daemon."`
 	HypervisorCA    string        `key:"hypervisor-ca" help:"Certificate file of an authority that the hypervisor daemon is verified with, beside the host's."`
-	CompareInterval time.Duration `key:"compare-interval" default:"10s" min:"100ms" max:"1h" help:"How often all VMs are compared with what the hypervisor daemon tells."`
+	CompareInterval time.Duration `key:"compare-interval" default:"1m" min:"100ms" max:"1h" help:"How often all VMs are compared with what the hypervisor daemon tells, beside following its events."`
 	Fleet           bool          `key:"fleet" default:"false" help:"hypervisor-url is the registry of a fleet, which places VMs on its hosts."`
 
 	Auth            string `key:"auth" default:"local" help:"Who checks passwords: local (users of this service), pam (accounts of the host), or both, separated by a comma."`

@@ -108,8 +108,9 @@ func (s *Service) Run(ctx context.Context) error {
 	var jobsErr error
 	work.Go(func() { routine.Keep(ctx, s.log, "jobs", func(ctx context.Context) { jobsErr = s.jobs.Run(ctx) }) })
 	work.Go(func() { routine.Keep(ctx, s.log, "audit", s.audit.Run) })
+	work.Go(func() { routine.Keep(ctx, s.log, "events of the daemon", s.watch.Follow) })
 	for _, p := range []jobs.Periodic{
-		{Name: "compare with the daemon", Interval: s.cfg.CompareInterval, Run: s.watch.Compare},
+		{Name: "compare with the daemon", Interval: s.cfg.CompareInterval, Nudge: s.watch.Nudged(), Run: s.watch.Compare},
 		{Name: "remove deleted VMs", Interval: 15 * time.Second, Nudge: s.life.Nudged(), Run: s.life.Sweep},
 		{Name: "remove unfinished snapshots", Interval: time.Minute, Run: s.snapshots.Sweep},
 		{Name: "forget jobs", Interval: time.Hour, Run: s.jobs.Expire},

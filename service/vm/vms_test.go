@@ -5,10 +5,12 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	vmapi "github.com/mainstay-infra/mainstay/api/vm"
 	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
+	"github.com/mainstay-infra/mainstay/service/vm"
 	"github.com/mainstay-infra/mainstay/service/vm/driver"
 	"github.com/mainstay-infra/mainstay/service/vm/driver/drivertest"
 )
@@ -252,6 +254,20 @@ func TestWhatHappensBelowIsSeen(t *testing.T) {
 	m.call("GET", "/readyz", "", nil).Want(503)
 	m.daemon.Fail(nil)
 	m.eventually("it is reachable again", func() bool { return !m.vm("web", m.admin).Unreachable })
+}
+
+func TestEventsOfTheDaemonAreSeenWithoutAComparison(t *testing.T) {
+	t.Parallel()
+	m := start(t, func(c *vm.Config) { c.CompareInterval = time.Hour })
+	m.made("web", m.admin)
+	m.eventually("the stream has begun", func() bool {
+		m.daemon.Change("web", func(vm *hypervisorapi.VM) { vm.State = "running" })
+		return m.vm("web", m.admin).State == "running"
+	})
+	m.daemon.Change("web", func(vm *hypervisorapi.VM) { vm.State = "paused" })
+	m.eventually("it is paused", func() bool { return m.vm("web", m.admin).State == "paused" })
+	m.daemon.Forget("web")
+	m.eventually("it is missing", func() bool { return m.vm("web", m.admin).State == "missing" })
 }
 
 func TestClones(t *testing.T) {

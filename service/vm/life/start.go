@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/backoff"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/shell"
@@ -85,11 +86,7 @@ func (l *Life) askPatiently(ctx context.Context, r *record.VM) (record.Seen, err
 		if !fault.Is(err, fault.Unavailable) || wait > longWait {
 			return seen, err
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !backoff.Sleep(ctx, wait) {
 			return seen, context.Cause(ctx)
 		}
 	}

@@ -272,6 +272,13 @@ func (s *Store) observe(ctx context.Context, id string, f func(r *VM) (message s
 	return err
 }
 
+// Placed returns the VM that has an id at the daemon of a host.
+func (s *Store) Placed(ctx context.Context, node, driverID string) (VM, error) {
+	var r VM
+	err := s.db.Get(ctx, &r, "SELECT * FROM vms WHERE node = ? AND driver_id = ? AND deleted_at IS NULL", node, driverID)
+	return r, db.NotFound(err, "there is no such VM")
+}
+
 // Known lists all VMs that the daemon has made, without their jobs.
 func (s *Store) Known(ctx context.Context) (all []VM, err error) {
 	return all, s.db.Select(ctx, &all, "SELECT * FROM vms WHERE driver_id <> '' AND deleted_at IS NULL ORDER BY id")

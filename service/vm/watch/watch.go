@@ -1,7 +1,9 @@
 // Package watch keeps what is stored about VMs like what the hypervisor daemon tells.
 //
-// It compares all VMs with the daemon's at the start, every interval, and when it is nudged. What
-// was missed while the service, the daemon or the network was down is repaired that way.
+// It follows the daemon's event stream (follow.go), and asks for the VM that an event is about. It also
+// compares all VMs with the daemon's (watch.go): at the start, every interval, and whenever events may
+// be missing. What was missed while the service, the daemon or the network was down is repaired that
+// way.
 //
 // # Invariants
 //
@@ -29,11 +31,12 @@ type Watcher struct {
 	driver *driver.Driver
 	log    *slog.Logger
 	away   bool // the daemon did not answer the last time
+	nudged chan struct{}
 }
 
 // New returns a Watcher.
 func New(store *record.Store, d *driver.Driver, log *slog.Logger) *Watcher {
-	return &Watcher{store: store, driver: d, log: log}
+	return &Watcher{store: store, driver: d, log: log, nudged: make(chan struct{}, 1)}
 }
 
 // Compare compares all VMs once. Calls must not overlap.

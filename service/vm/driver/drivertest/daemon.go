@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -39,6 +40,8 @@ type Daemon struct {
 	calls []Call
 	fault func(c Call) *Fault
 	gates map[string]chan struct{} // operations that wait, by id
+	feed  chan struct{}            // closed when something has happened, and replaced
+	told  []hypervisorapi.VMEvent
 }
 
 // Fault is an answer in place of the daemon's own.
@@ -63,7 +66,7 @@ func New(t testing.TB) *Daemon {
 	}
 	d := &Daemon{
 		t: t, vms: map[string]*hypervisorapi.VM{}, snaps: map[string][]hypervisorapi.Snapshot{},
-		ops: map[string]hypervisorapi.Operation{}, gates: map[string]chan struct{}{},
+		ops: map[string]hypervisorapi.Operation{}, gates: map[string]chan struct{}{}, feed: make(chan struct{}),
 	}
 	served := map[string]func(r *http.Request, tenant string) (int, any){
 		"GetHost": d.host, "ListVMs": d.list, "CreateVM": d.create, "GetVM": d.get, "DeleteVM": d.delete,
@@ -83,8 +86,12 @@ func New(t testing.TB) *Daemon {
 		}
 		mux.HandleFunc(op.Pattern, func(w http.ResponseWriter, r *http.Request) { d.serve(w, r, op, do) })
 	}
+	mux.HandleFunc("GET /v1/events", d.watch)
 	server := httptest.NewServer(contracttest.New(c, hypervisorapi.BasePath).Wrap(t, mux))
-	t.Cleanup(server.Close)
+	t.Cleanup(func() {
+		server.CloseClientConnections() // streams do not end by themselves
+		server.Close()
+	})
 	d.URL = server.URL
 	return d
 }
@@ -209,6 +216,7 @@ func (d *Daemon) Change(name string, f func(vm *hypervisorapi.VM)) {
 		if vm.Name == name {
 			f(vm)
 			vm.Generation++
+			d.tell(vm, vm.State)
 			return
 		}
 	}
@@ -222,6 +230,7 @@ func (d *Daemon) Forget(name string) hypervisorapi.VM {
 	for id, vm := range d.vms {
 		if vm.Name == name {
 			delete(d.vms, id)
+			d.tell(vm, "")
 			return *vm
 		}
 	}
@@ -233,6 +242,50 @@ func (d *Daemon) Remember(vm hypervisorapi.VM) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.vms[vm.Id] = &vm
+	d.tell(&vm, vm.State)
+}
+
+// tell adds an event to the stream.
+func (d *Daemon) tell(vm *hypervisorapi.VM, state hypervisorapi.State) {
+	e := hypervisorapi.VMEvent{At: time.Now(), VmId: vm.Id, Name: vm.Name, Tenant: vm.Tenant, Kind: "deleted", Message: "changed"}
+	if state != "" {
+		e.Kind, e.State = "state", &state
+	}
+	d.told = append(d.told, e)
+	close(d.feed)
+	d.feed = make(chan struct{})
+}
+
+// watch is the stream of events.
+func (d *Daemon) watch(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.WriteHeader(http.StatusOK)
+	next, err := strconv.Atoi(r.Header.Get("Last-Event-ID"))
+	d.mu.Lock()
+	if err != nil {
+		next = len(d.told)
+		_, _ = fmt.Fprintf(w, "id: %d\nevent: reset\ndata: {}\n\n", next) // the client may have left
+	}
+	d.mu.Unlock()
+	for {
+		d.mu.Lock()
+		feed, fault := d.feed, d.fault
+		if fault != nil && fault(Call{Operation: "WatchVMs"}) != nil {
+			d.mu.Unlock()
+			panic(http.ErrAbortHandler)
+		}
+		for ; next < len(d.told); next++ {
+			data, _ := json.Marshal(d.told[next]) // a plain value
+			_, _ = fmt.Fprintf(w, "id: %d\nevent: vm\ndata: %s\n\n", next+1, data)
+		}
+		d.mu.Unlock()
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-feed:
+		case <-r.Context().Done():
+			return
+		}
+	}
 }
 
 func (d *Daemon) host(*http.Request, string) (int, any) {

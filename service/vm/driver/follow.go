@@ -1,0 +1,85 @@
+package driver
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+
+	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/rest"
+)
+
+const (
+	// maxEvent is the longest line of the daemon's event stream, in bytes.
+	maxEvent = 64 << 10
+	// silence is how long the stream may say nothing. The daemon sends a heartbeat every 15 s.
+	silence = time.Minute
+)
+
+// Follow reads what happens to VMs on a host until ctx ends or the stream breaks, which is an error.
+// changed is called with the daemon's id of a VM that something has happened to, and reset if events
+// may be missing. last is the id of the last event of an earlier stream; it returns the newest.
+func (d *Driver) Follow(
+	ctx context.Context, node, last string, changed func(id string), reset func(),
+) (newest string, err error) {
+	c, err := d.at(node)
+	if err != nil {
+		return last, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watchdog := time.AfterFunc(silence, cancel)
+	defer watchdog.Stop()
+	response, err := c.WatchVMs(ctx, &hypervisorapi.WatchVMsParams{}, func(_ context.Context, r *http.Request) error {
+		r.Header.Set("Accept", "text/event-stream")
+		if last != "" {
+			r.Header.Set("Last-Event-ID", last)
+		}
+		return nil
+	})
+	if err == nil && response.StatusCode != http.StatusOK {
+		_, err = rest.Read(response, nil)
+	}
+	if err != nil {
+		return last, d.translate(ctx, Place{Node: node}, err)
+	}
+	defer func() { _ = response.Body.Close() }() // it was only read
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, maxEvent)
+	var kind, id, data string
+	for lines.Scan() {
+		watchdog.Reset(silence)
+		field, value, _ := strings.Cut(lines.Text(), ":")
+		value = strings.TrimPrefix(value, " ")
+		switch field {
+		case "event":
+			kind = value
+		case "id":
+			id = value
+		case "data":
+			data = value
+		}
+		if lines.Text() != "" {
+			continue
+		}
+		var e hypervisorapi.VMEvent
+		switch {
+		case kind == "reset":
+			reset()
+		case kind == "vm" && json.Unmarshal([]byte(data), &e) == nil:
+			changed(e.VmId)
+		}
+		if id != "" {
+			last = id
+		}
+		kind, id, data = "", "", ""
+	}
+	if err := lines.Err(); err != nil {
+		return last, fault.Wrap(fault.Unavailable, err, "the event stream of the hypervisor daemon broke")
+	}
+	return last, fault.New(fault.Unavailable, "the hypervisor daemon ended its event stream")
+}
