@@ -247,7 +247,9 @@ func (d *Daemon) Remember(vm hypervisorapi.VM) {
 
 // tell adds an event to the stream.
 func (d *Daemon) tell(vm *hypervisorapi.VM, state hypervisorapi.State) {
-	e := hypervisorapi.VMEvent{At: time.Now(), VmId: vm.Id, Name: vm.Name, Tenant: vm.Tenant, Kind: "deleted", Message: "changed"}
+	e := hypervisorapi.VMEvent{
+		At: time.Now(), VmId: vm.Id, Name: vm.Name, Tenant: vm.Tenant, Kind: "deleted", Message: "changed",
+	}
 	if state != "" {
 		e.Kind, e.State = "state", &state
 	}
