@@ -256,7 +256,7 @@ func (c *Client) GetVM(ctx context.Context, name VMName, params *GetVMParams, ed
 	return c.Send(ctx, out, editors)
 }
 
-// UpdateVM Change a VM's labels, tags, description, protection or autostart
+// UpdateVM Change a VM
 func (c *Client) UpdateVM(ctx context.Context, name VMName, params *UpdateVMParams, body UpdateVMJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("PATCH", "/api/vms/{name}").Path("name", name)
 	if params != nil {
@@ -265,7 +265,7 @@ func (c *Client) UpdateVM(ctx context.Context, name VMName, params *UpdateVMPara
 	return c.Send(ctx, out.JSON("application/json", body), editors)
 }
 
-// UpdateVMWithBody Change a VM's labels, tags, description, protection or autostart
+// UpdateVMWithBody Change a VM
 func (c *Client) UpdateVMWithBody(ctx context.Context, name VMName, params *UpdateVMParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("PATCH", "/api/vms/{name}").Path("name", name)
 	if params != nil {

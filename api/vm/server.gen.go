@@ -953,7 +953,7 @@ type Server interface {
 	// GetVM One VM
 	// (GET /api/vms/{name})
 	GetVM(context.Context, GetVMRequestObject) (GetVMResponseObject, error)
-	// UpdateVM Change a VM's labels, tags, description, protection or autostart
+	// UpdateVM Change a VM
 	// (PATCH /api/vms/{name})
 	UpdateVM(context.Context, UpdateVMRequestObject) (UpdateVMResponseObject, error)
 	// CloneVM Make a VM with a copy of this one's disk; a linked clone shares what neither changes

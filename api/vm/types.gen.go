@@ -809,8 +809,11 @@ type VM struct {
 	Network Network `json:"network"`
 
 	// Node The host that it is on; empty without a fleet
-	Node      string `json:"node"`
-	Protected bool   `json:"protected"`
+	Node string `json:"node"`
+
+	// Pending Fields whose change waits for the next start: `cpus`, `memory`
+	Pending   []string `json:"pending"`
+	Protected bool     `json:"protected"`
 
 	// Provisioned The daemon has made it
 	Provisioned bool       `json:"provisioned"`
@@ -829,10 +832,17 @@ type VM struct {
 // VMChange defines model for VMChange.
 type VMChange struct {
 	Autostart   *bool   `json:"autostart,omitempty"`
+	Cpus        *int    `json:"cpus,omitempty"`
 	Description *string `json:"description,omitempty"`
 	Labels      *Labels `json:"labels,omitempty"`
-	Protected   *bool   `json:"protected,omitempty"`
-	Tags        *Tags   `json:"tags,omitempty"`
+
+	// Memory MiB
+	Memory *int `json:"memory,omitempty"`
+
+	// Name The guest keeps its host name
+	Name      *string `json:"name,omitempty"`
+	Protected *bool   `json:"protected,omitempty"`
+	Tags      *Tags   `json:"tags,omitempty"`
 }
 
 // VMList defines model for VMList.

@@ -97,7 +97,7 @@ func run(t *testing.T, dir, stdin string, args ...string) (code int, out, errOut
 
 const (
 	at  = `"2026-11-23T18:00:00Z"`
-	one = `{"id":"v1","name":"web","tenant":"acme","image":"demo","cpus":1,"memory":512,"disk":2,"labels":{"tenant":"acme"},"tags":["prod"],` +
+	one = `{"id":"v1","name":"web","tenant":"acme","image":"demo","cpus":1,"memory":512,"disk":2,"pending":[],"labels":{"tenant":"acme"},"tags":["prod"],` +
 		`"description":"","state":"running","unreachable":false,"provisioned":true,"autostart":false,"protected":false,"backend":"qemu",` +
 		`"network":{"mode":"user"},"node":"","ips":["10.0.0.7"],"mac":"52:54:00:00:00:01","created":` + at + `,"updated":` + at +
 		`,"last_error":"","job":null}`
@@ -144,7 +144,7 @@ func commandLines(t *testing.T) map[string]string {
 		"show web":   "GetVM",
 		"create web --image demo --cpus 2 --memory 2G --disk 20 --network bridge:br0 --backend qemu --node a --label a=b --tag x --description d " +
 			"--autostart --protected --user-data " + file + " --hostname web --ssh-key " + file: "CreateVM",
-		"set web --label a=b --tag x --description d --autostart --protected=false": "UpdateVM",
+		"set web --name www --cpus 2 --memory 1G --label a=b --tag x --description d --autostart --protected=false": "UpdateVM",
 		"clone web web-2 --linked":    "CloneVM",
 		"delete web --yes":            "DeleteVM",
 		"start web":                   "StartVM GetJob GetVM",

@@ -39,7 +39,7 @@ func (s commands) create() *cobra.Command {
 		request := vmapi.VMSpec{
 			Name: c.Args[0], Image: image, Cpus: verb.Given(c, "cpus", cpus), Tenant: s.of(), Description: verb.Given(c, "description", description),
 			Autostart: verb.Given(c, "autostart", autostart), Protected: verb.Given(c, "protected", protect),
-			Node: verb.Given(c, "node", node),
+			Node:    verb.Given(c, "node", node),
 			Backend: verb.Given(c, "backend", vmapi.VMSpecBackend(backend)),
 		}
 		request.Memory, request.Disk = verb.Given(c, "memory", memory.Count), verb.Given(c, "disk", disk.Count)
@@ -116,21 +116,30 @@ func cloudInit(userData, hostname string, keys []string) (*vmapi.CloudInit, erro
 func (s commands) set() *cobra.Command {
 	var labels verb.Pairs
 	var tags []string
-	var description string
+	var name, description string
+	var cpus int
 	var autostart, protect bool
+	memory := spec.MiB()
 	cmd := s.Change(verb.Verb{
-		Use: "set VM", Short: "Change a VM's labels, tags, description, autostart or protection",
-		Example: "  mainstay vms set web --tag prod --tag web\n  mainstay vms set web --protected=false\n  mainstay vms set web --label role=web --label stage=prod",
+		Use: "set VM", Short: "Change a VM: its name, size, labels, tags, description, autostart or protection",
+		Long: `Change a VM. Processors and memory of a VM that runs change with its next start; 'mainstay vms show VM' says under
+PENDING which wait for that.`,
+		Example: "  mainstay vms set web --cpus 4 --memory 8G\n  mainstay vms set web --name www\n  mainstay vms set web --tag prod --tag web\n  mainstay vms set web --protected=false\n  mainstay vms set web --label role=web --label stage=prod",
 		Check: func(cmd *cobra.Command, _ []string) error {
-			for _, flag := range []string{"label", "tag", "description", "autostart", "protected"} {
+			for _, flag := range []string{
+				"name", "cpus", "memory", "label", "tag", "description", "autostart", "protected",
+			} {
 				if cmd.Flags().Changed(flag) {
 					return nil
 				}
 			}
-			return exit.Usagef("nothing to change: give at least one of --label, --tag, --description, --autostart, --protected")
+			return exit.Usagef("nothing to change: give at least one of --name, --cpus, --memory, --label, --tag, " +
+				"--description, --autostart, --protected")
 		},
 	}, "Changed the VM %s.", func(ctx context.Context, c *call) (*http.Response, error) {
 		change := vmapi.VMChange{
+			Name: verb.Given(c, "name", name), Cpus: verb.Given(c, "cpus", cpus),
+			Memory:      verb.Given(c, "memory", memory.Count),
 			Description: verb.Given(c, "description", description), Autostart: verb.Given(c, "autostart", autostart),
 			Protected: verb.Given(c, "protected", protect), Tags: verb.Given(c, "tag", tags),
 		}
@@ -140,6 +149,9 @@ func (s commands) set() *cobra.Command {
 		return c.API.UpdateVM(ctx, c.Args[0], &vmapi.UpdateVMParams{Tenant: s.of()}, change)
 	})
 	f := cmd.Flags()
+	f.StringVar(&name, "name", "", "new name; the guest keeps its host name")
+	f.IntVar(&cpus, "cpus", 0, "number of processors")
+	f.Var(&memory, "memory", "memory, in MiB or with a unit: 512, 2G")
 	f.Var(&labels, "label", "label KEY=VALUE, in place of all labels; may be repeated")
 	f.StringSliceVar(&tags, "tag", nil, "tag, in place of all tags; may be repeated")
 	f.StringVar(&description, "description", "", "what it is for")

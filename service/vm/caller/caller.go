@@ -59,6 +59,15 @@ func From(ctx context.Context) Caller {
 // ByItself returns a context in which the service acts on its own.
 func ByItself(ctx context.Context) context.Context { return shell.As(ctx, System) }
 
+// Person returns the name of the person who acts, or "" if the service acts on its own. A user may be
+// called what the service calls itself.
+func (c Caller) Person() string {
+	if c.system && c.Name == System.Name {
+		return ""
+	}
+	return c.Name
+}
+
 // SeesAll reports whether the caller sees the resources of all tenants.
 func (c Caller) SeesAll() bool { return c.Role == Admin && c.Tenant == "" }
 

@@ -140,8 +140,8 @@ func (d *Driver) authorize(ctx context.Context, r *http.Request) error {
 	if tenant, _ := ctx.Value(tenantKey{}).(string); tenant != "" {
 		r.Header.Set(headerTenant, tenant)
 	}
-	if c := caller.From(ctx); c.Name != "" && c.Name != caller.System.Name {
-		r.Header.Set(headerActor, c.Name)
+	if person := caller.From(ctx).Person(); person != "" {
+		r.Header.Set(headerActor, person)
 	}
 	return nil
 }

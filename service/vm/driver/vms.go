@@ -98,7 +98,10 @@ func (d *Driver) Clone(ctx context.Context, r, source *record.VM) (record.Seen, 
 	if op.VmId == nil {
 		return record.Seen{}, fault.New(fault.Internal, "the hypervisor daemon does not say which VM it made")
 	}
-	return d.Get(ctx, Place{Node: at.Node, ID: *op.VmId, Tenant: at.Tenant})
+	made := Place{Node: at.Node, ID: *op.VmId, Tenant: at.Tenant}
+	return d.patch(ctx, made, hypervisorapi.VMPatch{
+		Labels: &hypervisorapi.Labels{Label: r.ID}, Autostart: &r.Autostart, Vcpus: &r.CPUs, MemoryMib: &r.Memory,
+	})
 }
 
 // await waits until an operation of the daemon has ended. If ctx ends first, it asks the daemon to
@@ -226,13 +229,17 @@ func (d *Driver) Resume(ctx context.Context, at Place) (record.Seen, error) {
 	})
 }
 
-// SetAutostart sets whether a VM starts with its host.
-func (d *Driver) SetAutostart(ctx context.Context, at Place, on bool) (record.Seen, error) {
+// Change changes a VM: its name, autostart, processors and memory. What a running VM cannot take at once
+// waits for its next start.
+func (d *Driver) Change(ctx context.Context, at Place, c record.Change) (record.Seen, error) {
+	return d.patch(ctx, at, hypervisorapi.VMPatch{
+		Name: c.Name, Autostart: c.Autostart, Vcpus: c.CPUs, MemoryMib: c.Memory,
+	})
+}
+
+func (d *Driver) patch(ctx context.Context, at Place, body hypervisorapi.VMPatch) (record.Seen, error) {
 	return d.vm(ctx, at, readTimeout, func(ctx context.Context, c *hypervisorapi.Client) (*http.Response, error) {
-		if on {
-			return c.EnableVM(ctx, at.ID, hypervisorapi.Nothing{})
-		}
-		return c.DisableVM(ctx, at.ID, hypervisorapi.Nothing{})
+		return c.PatchVM(ctx, at.ID, body)
 	})
 }
 
@@ -306,6 +313,7 @@ func seenOf(vm *hypervisorapi.VM, node string) (record.Seen, error) {
 	}
 	seen := record.Seen{
 		Node: node, DriverID: vm.Id, Generation: vm.Generation, State: stateOf(vm.State), Disk: vm.DiskGib, IPs: vm.Ips,
+		CPUs: vm.Vcpus, Memory: vm.MemoryMib, Pending: pendingOf(vm.Pending),
 		MAC: vm.Mac, Agent: record.Agent{Connected: vm.Agent.Connected, Version: vm.Agent.Version},
 		Autostart: vm.Autostart, LastError: vm.LastError,
 	}
@@ -318,8 +326,23 @@ func seenOf(vm *hypervisorapi.VM, node string) (record.Seen, error) {
 func seenOfFleet(vm *hypervisorapi.FleetVM) (record.Seen, error) {
 	return seenOf(&hypervisorapi.VM{
 		Id: vm.Id, State: vm.State, Generation: vm.Generation, DiskGib: vm.DiskGib, Ips: vm.Ips, Mac: vm.Mac, Agent: vm.Agent,
-		Autostart: vm.Autostart, LastError: vm.LastError, StartedAt: vm.StartedAt,
+		Autostart: vm.Autostart, LastError: vm.LastError, StartedAt: vm.StartedAt, Vcpus: vm.Vcpus, MemoryMib: vm.MemoryMib,
+		Pending: vm.Pending,
 	}, vm.Node)
+}
+
+// pendingOf translates the daemon's names of fields.
+func pendingOf(fields []string) (out []string) {
+	for _, f := range fields {
+		switch f {
+		case "vcpus":
+			f = "cpus"
+		case "memory_mib":
+			f = "memory"
+		}
+		out = append(out, f)
+	}
+	return out
 }
 
 // stateOf translates the daemon's state. A VM that is being made is stopped for its owner, and one

@@ -18,7 +18,8 @@ func apiVM(ctx context.Context, r record.VM) vmapi.VM {
 	v := &r.Spec.V
 	out := vmapi.VM{
 		Id: r.ID, Name: r.Name, Tenant: some(r.Tenant), Image: v.Image, Cpus: r.CPUs, Memory: r.Memory, Disk: r.Disk,
-		Labels: r.Labels.V, Tags: orEmpty(r.Tags.V), Description: r.Description, State: vmapi.State(r.State),
+		Pending: orEmpty(r.Pending.V),
+		Labels:  r.Labels.V, Tags: orEmpty(r.Tags.V), Description: r.Description, State: vmapi.State(r.State),
 		Unreachable: r.Unreachable, Provisioned: r.Provisioned(), Autostart: r.Autostart, Protected: r.Protected,
 		Backend: v.Backend, Node: r.Node, Ips: orEmpty(r.IPs.V), Mac: r.MAC,
 		Network: vmapi.Network{Mode: ref(vmapi.NetworkMode(v.Network.Mode)), Bridge: some(v.Network.Bridge)},
@@ -96,7 +97,7 @@ func (a *API) UpdateVM(ctx context.Context, req vmapi.UpdateVMRequestObject) (vm
 	}
 	b := req.Body
 	c := record.Change{
-		Labels: (*map[string]string)(b.Labels), Tags: b.Tags, Description: b.Description, Autostart: b.Autostart,
+		Name: b.Name, CPUs: b.Cpus, Memory: b.Memory, Labels: (*map[string]string)(b.Labels), Tags: b.Tags, Description: b.Description, Autostart: b.Autostart,
 		Protected: b.Protected,
 	}
 	if err := checkChange(caller.From(ctx), &r, &c); err != nil {

@@ -76,7 +76,7 @@ type target struct {
 }
 
 func targetOf(ctx context.Context, r *record.VM) target {
-	return target{VM: r.ID, Actor: caller.From(ctx).Name}
+	return target{VM: r.ID, Actor: caller.From(ctx).Person()}
 }
 
 // begin returns a function that begins a job of a kind for a VM.
@@ -120,7 +120,13 @@ func (l *Life) Clone(ctx context.Context, source *record.VM, name string, linked
 
 // Delete marks a VM as deleted and has it removed from the daemon.
 func (l *Life) Delete(ctx context.Context, id string) error {
-	err := l.store.Delete(ctx, id, func(tx *db.Tx, j string) error { return l.jobs.CancelIn(ctx, tx, j) })
+	err := l.store.Delete(ctx, id, func(tx *db.Tx, j string) error {
+		err := l.jobs.CancelIn(ctx, tx, j)
+		if fault.Is(err, fault.Conflict) {
+			return nil // it has ended meanwhile
+		}
+		return err
+	})
 	if err == nil {
 		l.nudge()
 	}
@@ -153,7 +159,8 @@ func (l *Life) Sweep(ctx context.Context) error {
 		gone, err := l.remove(ctx, &all[i])
 		switch {
 		case fault.Is(err, fault.Unavailable) && !l.driver.Fleet():
-			return err // none of the others will succeed
+			l.log.Debug("deleted VMs are not removed while the daemon does not answer", "error", err)
+			return nil
 		case err != nil:
 			l.log.Warn("a deleted VM was not removed from the daemon yet", "vm", all[i].ID, "name", all[i].Name, "error", err)
 		case gone:
@@ -181,19 +188,28 @@ func (l *Life) remove(ctx context.Context, r *record.VM) (gone bool, err error) 
 	return l.now().Sub(r.DeletedAt.Time) > lost, nil
 }
 
-// Update changes a VM's record, and has the daemon know what concerns it.
+// Update changes a VM's record, and has the daemon know what concerns it. If the daemon refuses, the
+// record is as before.
 func (l *Life) Update(ctx context.Context, id string, c record.Change) (record.VM, error) {
-	r, err := l.store.VM(ctx, id)
+	before, err := l.store.VM(ctx, id)
 	if err != nil {
-		return r, err
+		return before, err
 	}
-	if c.Autostart != nil && r.Provisioned() && *c.Autostart != r.Autostart {
-		if err := r.Busy(); err != nil {
-			return r, err
-		}
-		if _, err := l.driver.SetAutostart(ctx, driver.PlaceOf(&r), *c.Autostart); err != nil {
-			return r, err
-		}
+	below, any := c.Below(&before)
+	after, err := l.store.Update(ctx, id, c)
+	if err != nil || !any || !before.Provisioned() {
+		return after, err
 	}
-	return l.store.Update(ctx, id, c)
+	seen, err := l.driver.Change(ctx, driver.PlaceOf(&before), below)
+	ctx = context.WithoutCancel(ctx)
+	if err != nil {
+		if _, undone := l.store.Update(ctx, id, below.Reverse(&before)); undone != nil {
+			l.log.Error("a change that the daemon refused was not undone", "vm", id, "error", undone)
+		}
+		return before, err
+	}
+	if err := l.store.Observed(ctx, id, seen, true); err != nil {
+		return after, err
+	}
+	return l.store.VM(ctx, id)
 }

@@ -64,12 +64,6 @@ func (l *Life) make(ctx context.Context, r *record.VM) (record.VM, error) {
 	if err := l.store.Made(ctx, r.ID, seen, l.begin(ctx, record.JobStart)); err != nil {
 		return *r, err
 	}
-	if seen.Autostart != r.Autostart {
-		at := driver.Place{Node: seen.Node, ID: seen.DriverID, Tenant: r.Tenant}
-		if _, err := l.driver.SetAutostart(ctx, at, r.Autostart); err != nil {
-			l.log.Warn("a VM's autostart was not set", "vm", r.ID, "error", err)
-		}
-	}
 	return l.store.VM(ctx, r.ID)
 }
 

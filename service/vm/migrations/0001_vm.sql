@@ -25,6 +25,7 @@ CREATE TABLE vms (
     cpus          BIGINT NOT NULL,
     memory        BIGINT NOT NULL, -- MiB
     disk          BIGINT NOT NULL, -- GiB; 0 until the daemon has told
+    pending       TEXT NOT NULL, -- fields whose change waits for the next start
     state         TEXT NOT NULL,
     unreachable   BOOLEAN NOT NULL,
     autostart     BOOLEAN NOT NULL,

@@ -46,6 +46,9 @@ func (s *Store) Add(ctx context.Context, r VM, action, message string, begin fun
 
 // Change is what UpdateVM can change at a VM. Nil fields stay.
 type Change struct {
+	Name        *string
+	CPUs        *int
+	Memory      *int // MiB
 	Labels      *map[string]string
 	Tags        *[]string
 	Description *string
@@ -53,11 +56,65 @@ type Change struct {
 	Protected   *bool
 }
 
-// Update changes a VM's record.
+// Below returns the part of a change that the daemon is told, as far as it differs from what the VM has.
+func (c Change) Below(r *VM) (below Change, any bool) {
+	if c.Name != nil && *c.Name != r.Name {
+		below.Name = c.Name
+	}
+	if c.CPUs != nil && *c.CPUs != r.CPUs {
+		below.CPUs = c.CPUs
+	}
+	if c.Memory != nil && *c.Memory != r.Memory {
+		below.Memory = c.Memory
+	}
+	if c.Autostart != nil && *c.Autostart != r.Autostart {
+		below.Autostart = c.Autostart
+	}
+	return below, below.Name != nil || below.CPUs != nil || below.Memory != nil || below.Autostart != nil
+}
+
+// Reverse returns the change that undoes c on a VM that was as r.
+func (c Change) Reverse(r *VM) Change {
+	var back Change
+	if c.Name != nil {
+		back.Name = &r.Name
+	}
+	if c.CPUs != nil {
+		back.CPUs = &r.CPUs
+	}
+	if c.Memory != nil {
+		back.Memory = &r.Memory
+	}
+	if c.Autostart != nil {
+		back.Autostart = &r.Autostart
+	}
+	return back
+}
+
+// Update changes a VM's record, after checking the tenant's quota. It fails with Conflict if the daemon
+// has to be told and a job changes the VM.
 func (s *Store) Update(ctx context.Context, id string, c Change) (VM, error) {
 	var out VM
 	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
 		out, err = s.change(ctx, tx, id, func(r *VM) (kind, message string, err error) {
+			if _, below := c.Below(r); below && r.Job != nil {
+				return "", "", errBusy(r.Job)
+			}
+			more := Use{}
+			if c.CPUs != nil {
+				more.CPUs, r.CPUs = int64(*c.CPUs-r.CPUs), *c.CPUs
+			}
+			if c.Memory != nil {
+				more.Memory, r.Memory = int64(*c.Memory-r.Memory), *c.Memory
+			}
+			if more != (Use{}) {
+				if err := s.admit(ctx, tx, r.Tenant, more); err != nil {
+					return "", "", err
+				}
+			}
+			if c.Name != nil {
+				r.Name = *c.Name
+			}
 			if c.Labels != nil {
 				r.Labels.V = *c.Labels
 			}
@@ -78,6 +135,9 @@ func (s *Store) Update(ctx context.Context, id string, c Change) (VM, error) {
 			}
 			return EventConfig, "changed", nil
 		})
+		if db.IsUnique(err) {
+			return fault.New(fault.Conflict, "there is a VM named %s already", *c.Name)
+		}
 		if err != nil {
 			return err
 		}
@@ -183,6 +243,8 @@ type Seen struct {
 	Node, DriverID string
 	Generation     int64
 	State          State
+	CPUs, Memory   int // what is wanted; 0: not known
+	Pending        []string
 	Disk           int // GiB; 0: not known
 	IPs            []string
 	MAC            string
@@ -200,11 +262,15 @@ func (r *VM) Observe(seen Seen) (changed bool) {
 	if seen.Disk > 0 {
 		r.Disk = seen.Disk
 	}
+	if seen.CPUs > 0 && seen.Memory > 0 { // the daemon's word counts, also if a change was interrupted
+		r.CPUs, r.Memory, r.Pending.V = seen.CPUs, seen.Memory, seen.Pending
+	}
 	if seen.LastError != "" || seen.State == Running || before.State == Missing {
 		r.LastError = seen.LastError
 	}
 	return before.State != r.State || before.Unreachable || !slices.Equal(before.IPs.V, r.IPs.V) || before.MAC != r.MAC ||
 		before.Agent.V != r.Agent.V || !before.StartedAt.Equal(r.StartedAt.Time) || before.Disk != r.Disk ||
+		before.CPUs != r.CPUs || before.Memory != r.Memory || !slices.Equal(before.Pending.V, r.Pending.V) ||
 		before.LastError != r.LastError || before.DriverGen != r.DriverGen
 }
 

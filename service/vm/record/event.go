@@ -34,11 +34,9 @@ func (s *Store) tell(ctx context.Context, tx *db.Tx, r *VM, kind, message string
 	if len(message) > longest {
 		message = message[:longest] + "…"
 	}
-	actor := caller.From(ctx).Name
-	if actor == caller.System.Name {
-		actor = ""
+	event := Event{
+		VM: r.ID, Seq: r.Events, At: db.At(s.now()), Kind: kind, Message: message, Actor: caller.From(ctx).Person(),
 	}
-	event := Event{VM: r.ID, Seq: r.Events, At: db.At(s.now()), Kind: kind, Message: message, Actor: actor}
 	if err := tx.Insert(ctx, "events", event); err != nil {
 		return err
 	}

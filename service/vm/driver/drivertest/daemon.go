@@ -74,7 +74,7 @@ func New(t testing.TB) *Daemon {
 		"StopVM":    d.move("stopped", "running", "paused", "starting"),
 		"RestartVM": d.move("running", "running", "paused"),
 		"PauseVM":   d.move("paused", "running"), "ResumeVM": d.move("running", "paused"),
-		"EnableVM": d.autostart(true), "DisableVM": d.autostart(false), "GetVMMetrics": d.metrics,
+		"PatchVM": d.patch, "GetVMMetrics": d.metrics,
 		"CloneVM": d.clone, "GetOperation": d.operation, "CancelOperation": d.operation,
 		"ListSnapshots": d.snapshots, "CreateSnapshot": d.snapshot, "DeleteSnapshot": d.unsnap, "RevertSnapshot": d.revert,
 	}
@@ -381,7 +381,7 @@ func (d *Daemon) move(to hypervisorapi.State, from ...hypervisorapi.State) func(
 				return 409, errorBody(409, "the VM is %s", vm.State)
 			}
 			vm.State, vm.Generation = to, vm.Generation+1
-			vm.StartedAt, vm.Ips = nil, []string{}
+			vm.StartedAt, vm.Ips, vm.Pending = nil, []string{}, []string{}
 			if to != "stopped" {
 				now := time.Now()
 				vm.StartedAt, vm.Ips = &now, []string{"10.87.0.9"}
@@ -391,13 +391,24 @@ func (d *Daemon) move(to hypervisorapi.State, from ...hypervisorapi.State) func(
 	}
 }
 
-func (d *Daemon) autostart(on bool) func(*http.Request, string) (int, any) {
-	return func(r *http.Request, tenant string) (int, any) {
-		return d.on(r, tenant, func(vm *hypervisorapi.VM) (int, any) {
-			vm.Autostart, vm.Generation = on, vm.Generation+1
-			return 200, *vm
-		})
-	}
+func (d *Daemon) patch(r *http.Request, tenant string) (int, any) {
+	return d.on(r, tenant, func(vm *hypervisorapi.VM) (int, any) {
+		var c hypervisorapi.VMPatch
+		if err := json.NewDecoder(r.Body).Decode(&c); err != nil {
+			return 400, errorBody(400, "%v", err)
+		}
+		const most = 64
+		if value(c.Vcpus, 0) > most {
+			return 400, errorBody(400, "vcpus: the host has %d", most)
+		}
+		vm.Name, vm.Autostart, vm.Labels = value(c.Name, vm.Name), value(c.Autostart, vm.Autostart), value(c.Labels, vm.Labels)
+		if vm.State != "stopped" && c.Vcpus != nil && *c.Vcpus != vm.Vcpus {
+			vm.Pending = []string{"vcpus"}
+		}
+		vm.Vcpus, vm.MemoryMib = value(c.Vcpus, vm.Vcpus), value(c.MemoryMib, vm.MemoryMib)
+		vm.Generation++
+		return 200, *vm
+	})
 }
 
 func (d *Daemon) metrics(r *http.Request, tenant string) (int, any) {
