@@ -111,7 +111,7 @@ func (s *Service) Run(ctx context.Context) error {
 	work.Go(func() { routine.Keep(ctx, s.log, "events of the daemon", s.watch.Follow) })
 	for _, p := range []jobs.Periodic{
 		{Name: "compare with the daemon", Interval: s.cfg.CompareInterval, Nudge: s.watch.Nudged(), Run: s.watch.Compare},
-		{Name: "remove deleted VMs", Interval: 15 * time.Second, Nudge: s.life.Nudged(), Run: s.life.Sweep},
+		{Name: "remove deleted VMs", Interval: 5 * time.Second, Nudge: s.life.Nudged(), Run: s.life.Sweep},
 		{Name: "remove unfinished snapshots", Interval: time.Minute, Run: s.snapshots.Sweep},
 		{Name: "forget jobs", Interval: time.Hour, Run: s.jobs.Expire},
 		{Name: "seals", Interval: time.Minute, Run: s.renewLateSeals},

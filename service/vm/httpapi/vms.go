@@ -97,7 +97,8 @@ func (a *API) UpdateVM(ctx context.Context, req vmapi.UpdateVMRequestObject) (vm
 	}
 	b := req.Body
 	c := record.Change{
-		Name: b.Name, CPUs: b.Cpus, Memory: b.Memory, Labels: (*map[string]string)(b.Labels), Tags: b.Tags, Description: b.Description, Autostart: b.Autostart,
+		Name: b.Name, CPUs: b.Cpus, Memory: b.Memory, Labels: (*map[string]string)(b.Labels), Tags: b.Tags,
+		Description: b.Description, Autostart: b.Autostart,
 		Protected: b.Protected,
 	}
 	if err := checkChange(caller.From(ctx), &r, &c); err != nil {

@@ -401,7 +401,8 @@ func (d *Daemon) patch(r *http.Request, tenant string) (int, any) {
 		if value(c.Vcpus, 0) > most {
 			return 400, errorBody(400, "vcpus: the host has %d", most)
 		}
-		vm.Name, vm.Autostart, vm.Labels = value(c.Name, vm.Name), value(c.Autostart, vm.Autostart), value(c.Labels, vm.Labels)
+		vm.Name, vm.Labels = value(c.Name, vm.Name), value(c.Labels, vm.Labels)
+		vm.Autostart = value(c.Autostart, vm.Autostart)
 		if vm.State != "stopped" && c.Vcpus != nil && *c.Vcpus != vm.Vcpus {
 			vm.Pending = []string{"vcpus"}
 		}
