@@ -45,14 +45,14 @@ func serveVMCommand() *cobra.Command {
 		Long: `Run VM management, through which people own virtual machines. The VMs run on the hypervisor daemon at --hypervisor-url
 ('mainstay serve hypervisor'), or, with --fleet, on the hosts of the fleet whose registry answers there.
 
-Passwords are checked by the service (--auth local), by the host (--auth pam, through mainstay-pam), or by both. The first
-admin comes from --admin-username and VM_ADMIN_PASSWORD_FILE, or from the host's groups root, wheel, sudo and adm.
+Passwords are checked by the service (--auth local), by the host (--auth pam, through mainstay-pam), or by both. The
+first admin comes from --admin-username and VM_ADMIN_PASSWORD_FILE, or from the host's groups root, wheel, sudo and adm.
 
 With PostgreSQL (--database), several replicas may run; they share secret-key and jwt-secret.
 
-Each setting can be given as a flag or as an environment variable; a flag beats the environment. A secret can also be read
-from a file: set the variable's name with _FILE appended to the file's path. An unknown setting or a bad value stops the
-start.`,
+Each setting can be given as a flag or as an environment variable; a flag beats the environment. A secret can also be
+read from a file: set the variable's name with _FILE appended to the file's path. An unknown setting or a bad value
+stops the start.`,
 		Example: `  VM_ADMIN_PASSWORD_FILE=/run/secrets/admin mainstay serve vm --admin-username admin --data /var/lib/mainstay/vm
   VM_HYPERVISOR_TOKEN_FILE=/run/secrets/hypervisor mainstay serve vm --auth pam --hypervisor-url https://registry:7070 --fleet`,
 		Args: cobra.NoArgs,

@@ -244,11 +244,11 @@ func (s *Store) save(ctx context.Context, tx *db.Tx, r *VM) error {
 	r.UpdatedAt, r.Search = db.At(s.now()), r.searchText()
 	_, err := tx.Exec(ctx, `UPDATE vms SET name = ?, spec = ?, labels = ?, tags = ?, description = ?, cpus = ?, memory = ?,
 		disk = ?, pending = ?, state = ?, unreachable = ?, autostart = ?, protected = ?, node = ?, driver_id = ?,
-		driver_gen = ?, ips = ?, mac = ?, agent = ?, last_error = ?, snapshot_id = ?, secret = ?, search = ?, events = ?, updated_at = ?,
-		started_at = ?, deleted_at = ? WHERE id = ?`,
+		driver_gen = ?, ips = ?, mac = ?, agent = ?, last_error = ?, snapshot_id = ?, secret = ?, search = ?,
+		events = ?, updated_at = ?, started_at = ?, deleted_at = ? WHERE id = ?`,
 		r.Name, r.Spec, r.Labels, r.Tags, r.Description, r.CPUs, r.Memory, r.Disk, r.Pending, r.State,
-		r.Unreachable, r.Autostart, r.Protected, r.Node, r.DriverID, r.DriverGen, r.IPs, r.MAC, r.Agent, r.LastError, r.SnapshotID, r.Secret, r.Search,
-		r.Events, r.UpdatedAt, r.StartedAt, r.DeletedAt, r.ID)
+		r.Unreachable, r.Autostart, r.Protected, r.Node, r.DriverID, r.DriverGen, r.IPs, r.MAC, r.Agent, r.LastError,
+		r.SnapshotID, r.Secret, r.Search, r.Events, r.UpdatedAt, r.StartedAt, r.DeletedAt, r.ID)
 	return err
 }
 
