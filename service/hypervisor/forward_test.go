@@ -196,7 +196,7 @@ func TestPathsCannotLeadAForwardedRequestElsewhere(t *testing.T) {
 	if len(asked) > 0 {
 		t.Errorf("the host was asked for %q", asked)
 	}
-	registry.call("GET", "/fleet/nodes/none/v1/host", acmeToken, nil).Refused(404, "not_found", "")
+	registry.call("GET", "/fleet/nodes/none/v1/host", acmeToken, nil).Refused(404, "node_not_found", "")
 	host.stop()
 	if p := registry.call("GET", viaRegistry+"/v1/host", acmeToken, nil).Refused(502, "node_unreachable", "").Problem(); !strings.Contains(p.Message, "far") {
 		t.Errorf("%s", p.Message)
