@@ -1,0 +1,2 @@
+// Package repository keeps backups. (Format follows.)
+package repository
