@@ -3,6 +3,7 @@ package repository
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,10 +19,13 @@ type catalog struct {
 	packs []packInfo // a location's pack is a number of one of these
 	// fresh are the blobs that writers may rely on. doomed are those in packs that will be removed:
 	// they can be read, but nothing new may refer to them.
-	fresh, doomed *table
-	indexes       map[string][]packID // the index objects and their packs
-	indexed       map[packID]bool
-	problems      []Problem
+	fresh, doomed  *table
+	indexes        map[string][]packID // the index objects and their packs
+	indexed        map[packID]bool
+	problems       []Problem
+	damagedIndexes []string
+	// unreadable is why it is not known which packs are doomed. Then only reading is safe.
+	unreadable error
 }
 
 // packInfo is a pack that is in the store.
@@ -40,11 +44,12 @@ type Problem struct {
 // load reads a domain's catalog. Dooms are read before packs, see sweep.go.
 func (r *Repository) load(ctx context.Context, d *domain) (_ *catalog, err error) {
 	dooms, err := r.dooms(ctx, d)
-	if err != nil {
+	if err != nil && !isDamaged(err) {
 		return nil, err
 	}
 	c := &catalog{
-		fresh: newTable(r.options.Scratch), doomed: newTable(r.options.Scratch),
+		unreadable: err,
+		fresh:      newTable(r.options.Scratch), doomed: newTable(r.options.Scratch),
 		indexes: map[string][]packID{}, indexed: map[packID]bool{},
 	}
 	defer func() {
@@ -52,6 +57,9 @@ func (r *Repository) load(ctx context.Context, d *domain) (_ *catalog, err error
 			err = errors.Join(err, c.close())
 		}
 	}()
+	if c.unreadable != nil {
+		c.problems = append(c.problems, Problem{doomsPrefix + d.place + "/", c.unreadable.Error()})
+	}
 	numbers := map[packID]uint32{}
 	for info, err := range r.store.List(ctx, "packs/"+d.place+"/") {
 		if err != nil {
@@ -105,6 +113,7 @@ func (r *Repository) loadIndexes(ctx context.Context, d *domain, c *catalog, num
 		}
 		if isDamaged(err) {
 			c.problems = append(c.problems, Problem{name, "it is damaged: " + err.Error()})
+			c.damagedIndexes = append(c.damagedIndexes, name)
 			continue
 		}
 		if err != nil {
@@ -204,3 +213,48 @@ func (c *catalog) find(id blobID) ([]location, error) {
 }
 
 func (c *catalog) close() error { return errors.Join(c.fresh.close(), c.doomed.close()) }
+
+// eachPack calls f with the number and the blobs of each pack, but for packs whose lists are damaged.
+func (r *Repository) eachPack(
+	ctx context.Context, d *domain, c *catalog, f func(number uint32, entries []packEntry) error,
+) error {
+	left := map[packID]uint32{}
+	for n := range c.packs {
+		left[c.packs[n].id] = uint32(n)
+	}
+	take := func(id packID, entries []packEntry) error {
+		number, has := left[id]
+		if !has {
+			return nil
+		}
+		delete(left, id)
+		return f(number, entries)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.indexes)) {
+		packs, err := r.readIndex(ctx, d, name)
+		if notExist(err) {
+			continue
+		}
+		if err != nil {
+			return named(name, err)
+		}
+		for i := range packs {
+			if err := take(packs[i].id, packs[i].entries); err != nil {
+				return err
+			}
+		}
+	}
+	for id, number := range maps.Clone(left) {
+		entries, err := r.readTrailer(ctx, d, id, c.packs[number].size)
+		if notExist(err) || isDamaged(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := take(id, entries); err != nil {
+			return err
+		}
+	}
+	return nil
+}

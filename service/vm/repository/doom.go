@@ -2,6 +2,7 @@ package repository
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 )
@@ -25,6 +26,8 @@ type doomWriters struct {
 type doomSet struct {
 	all   []*doom
 	packs map[packID]bool
+	// orphans are objects with leases whose packs are gone.
+	orphans []string
 }
 
 const (
@@ -46,6 +49,12 @@ func (r *Repository) dooms(ctx context.Context, d *domain) (*doomSet, error) {
 	}
 	set := &doomSet{packs: map[packID]bool{}}
 	for _, name := range names {
+		short, isLeases := strings.CutSuffix(name, doomLeases)
+		if isLeases && !slices.Contains(names, short+doomPacks) {
+			set.orphans = append(set.orphans, doomsPrefix+d.place+"/"+name)
+		}
+	}
+	for _, name := range names {
 		short, isPacks := strings.CutSuffix(name, doomPacks)
 		id, err := ParseID(short)
 		if !isPacks || err != nil {
@@ -57,21 +66,21 @@ func (r *Repository) dooms(ctx context.Context, d *domain) (*doomSet, error) {
 			continue // its packs are gone
 		}
 		if err != nil {
-			return nil, named(d.doomName(id, doomPacks), err)
+			return &doomSet{}, named(d.doomName(id, doomPacks), err)
 		}
 		one.ID = id
 		writers := &doomWriters{}
 		switch err := getMeta(ctx, r, d.sealer, d.doomName(id, doomLeases), writers); {
 		case notExist(err):
 		case err != nil:
-			return nil, named(d.doomName(id, doomLeases), err)
+			return &doomSet{}, named(d.doomName(id, doomLeases), err)
 		default:
 			one.writers = writers
 		}
 		for _, p := range one.Packs {
 			writer, number, ok := parseNumbered(p)
 			if !ok {
-				return nil, damaged("%s is damaged", name)
+				return &doomSet{}, damaged("%s is damaged", name)
 			}
 			set.packs[packID{writer, number}] = true
 		}

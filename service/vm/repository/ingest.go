@@ -61,7 +61,9 @@ func (w *Writer) Disk(disk Disk) error {
 		if base, err = parent.item(disk.Name); err != nil {
 			return err
 		}
-		from = newReader(w.r, w.d, w.cat, base)
+		cats := &shelf{r: w.r, d: w.d, all: []*catalog{w.cat}}
+		defer cats.close(1) // the first one is the Writer's
+		from = newReader(w.r, w.d, cats, base)
 	}
 	read, err := changedBlocks(disk, base, int64(w.r.config.BlockSize))
 	if err != nil {

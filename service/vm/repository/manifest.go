@@ -159,6 +159,9 @@ func (r *Repository) history(ctx context.Context, d *domain) (*history, error) {
 			continue
 		}
 		h.present[id] = true
+		if h.removed[id] {
+			continue
+		}
 		b, err := r.manifest(ctx, d, id)
 		switch {
 		case notExist(err): // deleted since
@@ -169,7 +172,7 @@ func (r *Repository) history(ctx context.Context, d *domain) (*history, error) {
 			return nil, err
 		case b.Void:
 			h.voids[id] = b
-		case !h.removed[id]:
+		default:
 			h.backups[id] = b
 		}
 	}
@@ -328,10 +331,14 @@ func (r *Repository) ProtectedUntil(ctx context.Context, b *Backup) (time.Time, 
 }
 
 // Delete deletes a backup: from then on it does not exist. Prune frees what it took. A protected
-// backup is a fault of kind Conflict.
+// backup is a fault of kind Conflict. One whose manifest is damaged can be deleted, unless Protect
+// protects it.
 func (r *Repository) Delete(ctx context.Context, tenant string, id ID) error {
 	d := r.domainAt(r.place(tenant))
 	b, err := r.get(ctx, d, id)
+	if isDamaged(err) {
+		b, err = &Backup{ID: id, place: d.place}, nil
+	}
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,48 @@ type View struct {
 	Backup *Backup
 	r      *Repository
 	d      *domain
-	cat    *catalog
+	cats   *shelf
+}
+
+// shelf holds the catalogs of readers. A prune may move blobs while somebody reads: then the reader
+// looks again. The old catalog stays until all is closed, since others may be using it.
+type shelf struct {
+	r    *Repository
+	d    *domain
+	lock sync.Mutex
+	all  []*catalog // the last one is the newest
+}
+
+func (s *shelf) newest() *catalog {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	return s.all[len(s.all)-1]
+}
+
+// renew returns a catalog that is newer than old.
+func (s *shelf) renew(ctx context.Context, old *catalog) (*catalog, error) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if last := s.all[len(s.all)-1]; last != old {
+		return last, nil
+	}
+	c, err := s.r.load(ctx, s.d)
+	if err == nil {
+		s.all = append(s.all, c)
+	}
+	return c, err
+}
+
+// close closes the catalogs from number first on.
+func (s *shelf) close(first int) error {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	var failed []error
+	for _, c := range s.all[first:] {
+		failed = append(failed, c.close())
+	}
+	s.all = s.all[:first]
+	return errors.Join(failed...)
 }
 
 // View opens a backup of a tenant for reading.
@@ -35,11 +76,11 @@ func (r *Repository) View(ctx context.Context, tenant string, id ID) (*View, err
 	if err != nil {
 		return nil, err
 	}
-	return &View{b, r, d, cat}, nil
+	return &View{b, r, d, &shelf{r: r, d: d, all: []*catalog{cat}}}, nil
 }
 
 // Close frees what the View holds. Its Readers must not be used any more.
-func (v *View) Close() error { return v.cat.close() }
+func (v *View) Close() error { return v.cats.close(0) }
 
 // Item returns a reader of an item.
 func (v *View) Item(name string) (*Reader, error) {
@@ -47,7 +88,7 @@ func (v *View) Item(name string) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newReader(v.r, v.d, v.cat, it), nil
+	return newReader(v.r, v.d, v.cats, it), nil
 }
 
 // Reader reads an item of a backup at any place. Everything it returns was authenticated. It is safe
@@ -55,7 +96,7 @@ func (v *View) Item(name string) (*Reader, error) {
 type Reader struct {
 	r    *Repository
 	d    *domain
-	cat  *catalog
+	cats *shelf
 	item *Item
 
 	lock     sync.Mutex
@@ -63,8 +104,8 @@ type Reader struct {
 	segments lru[int64, []blobID]
 }
 
-func newReader(r *Repository, d *domain, cat *catalog, it *Item) *Reader {
-	return &Reader{r: r, d: d, cat: cat, item: it,
+func newReader(r *Repository, d *domain, cats *shelf, it *Item) *Reader {
+	return &Reader{r: r, d: d, cats: cats, item: it,
 		blocks: newLRU[int64, []byte](cachedBlocks), segments: newLRU[int64, []blobID](cachedSegments)}
 }
 
@@ -106,29 +147,47 @@ func (v *Reader) segmentAt(ctx context.Context, i int64) ([]blobID, error) {
 	return ids, nil
 }
 
-// blob reads one blob. If one copy is damaged or gone, it tries the others.
+// blob reads one blob. If its packs are gone, it looks where they went.
 func (v *Reader) blob(ctx context.Context, code *coder, dst []byte, kind byte, id blobID) ([]byte, error) {
-	found, err := v.cat.find(id)
-	if err != nil {
+	cat := v.cats.newest()
+	content, moved, err := v.blobIn(ctx, cat, code, dst, kind, id)
+	if !moved {
+		return content, err
+	}
+	if cat, err = v.cats.renew(ctx, cat); err != nil {
 		return nil, err
 	}
+	content, _, err = v.blobIn(ctx, cat, code, dst, kind, id)
+	return content, err
+}
+
+// blobIn reads one blob. If one copy is damaged or gone, it tries the others. moved means that a pack
+// is gone that the catalog has.
+func (v *Reader) blobIn(
+	ctx context.Context, cat *catalog, code *coder, dst []byte, kind byte, id blobID,
+) (content []byte, moved bool, err error) {
+	found, err := cat.find(id)
+	if err != nil {
+		return nil, false, err
+	}
 	var failed error = damaged("a part of the item %q is not in the repository", v.item.Name)
+	moved = len(found) == 0 // it may have moved while the catalog was read
 	for _, at := range found {
-		name := v.d.packName(v.cat.pack(at.pack))
+		name := v.d.packName(cat.pack(at.pack))
 		sealed := make([]byte, at.length)
 		err := v.r.store.GetRange(ctx, name, int64(at.offset), sealed)
+		moved = moved || notExist(err)
 		if err == nil {
-			var content []byte
 			if content, err = code.open(dst, kind, id, at.raw, sealed); err == nil {
-				return content, nil
+				return content, false, nil
 			}
 		}
 		if !isDamaged(err) && !notExist(err) {
-			return nil, err
+			return nil, false, err
 		}
 		failed = damaged("a part of the item %q in %s is damaged: %v", v.item.Name, name, err)
 	}
-	return nil, failed
+	return nil, moved, failed
 }
 
 // block returns a decoded block; nil for zeros. The caller must not change it.

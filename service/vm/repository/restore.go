@@ -106,6 +106,7 @@ type piece struct {
 func (b *batch) restore(ctx context.Context, first, n int64, w io.WriterAt, zeros bool) error {
 	v, size := b.v, int64(b.v.r.config.BlockSize)
 	var pieces []piece
+	cat := v.cats.newest()
 	for block := first; block < first+n; block++ {
 		ids, err := v.segmentAt(ctx, block/segmentBlocks)
 		if err != nil {
@@ -123,15 +124,21 @@ func (b *batch) restore(ctx context.Context, first, n int64, w io.WriterAt, zero
 			continue
 		}
 		p := piece{block: block, id: ids[block%segmentBlocks]}
-		found, err := v.cat.find(p.id)
+		found, err := cat.find(p.id)
 		if err != nil {
 			return err
 		}
-		if len(found) == 0 {
-			return damaged("a part of the item %q is not in the repository", v.item.Name)
+		if len(found) > 0 {
+			p.at = found[0]
+			pieces = append(pieces, p)
+			continue
 		}
-		p.at = found[0]
-		pieces = append(pieces, p)
+		if b.plain, err = v.blob(ctx, b.code, nil, blockBlob, p.id); err != nil {
+			return err
+		}
+		if err := b.write(w, block); err != nil {
+			return err
+		}
 	}
 	slices.SortFunc(pieces, func(a, b piece) int {
 		return cmp.Or(cmp.Compare(a.at.pack, b.at.pack), cmp.Compare(a.at.offset, b.at.offset))
@@ -143,7 +150,7 @@ func (b *batch) restore(ctx context.Context, first, n int64, w io.WriterAt, zero
 			end = max(end, uint64(pieces[run].at.offset)+uint64(pieces[run].at.length))
 			run++
 		}
-		if err := b.together(ctx, pieces[:run], end, w); err != nil {
+		if err := b.together(ctx, cat, pieces[:run], end, w); err != nil {
 			return err
 		}
 		pieces = pieces[run:]
@@ -152,13 +159,15 @@ func (b *batch) restore(ctx context.Context, first, n int64, w io.WriterAt, zero
 }
 
 // together restores blocks that lie close to each other in a pack, which one request reads.
-func (b *batch) together(ctx context.Context, pieces []piece, end uint64, w io.WriterAt) error {
+func (b *batch) together(
+	ctx context.Context, cat *catalog, pieces []piece, end uint64, w io.WriterAt,
+) error {
 	v, start := b.v, uint64(pieces[0].at.offset)
 	if uint64(cap(b.read)) < end-start {
 		b.read = make([]byte, end-start)
 	}
 	b.read = b.read[:end-start]
-	name := v.d.packName(v.cat.pack(pieces[0].at.pack))
+	name := v.d.packName(cat.pack(pieces[0].at.pack))
 	readable := v.r.store.GetRange(ctx, name, int64(start), b.read)
 	if readable != nil && !isDamaged(readable) && !notExist(readable) {
 		return readable
@@ -175,14 +184,19 @@ func (b *batch) together(ctx context.Context, pieces []piece, end uint64, w io.W
 				return err
 			}
 		}
-		if len(b.plain) != v.lengthOf(p.block) {
-			return damaged("a block of the item %q has a wrong length", v.item.Name)
-		}
-		if err := write(w, b.plain, p.block*int64(v.r.config.BlockSize)); err != nil {
+		if err := b.write(w, p.block); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// write writes the block that was decoded.
+func (b *batch) write(w io.WriterAt, block int64) error {
+	if len(b.plain) != b.v.lengthOf(block) {
+		return damaged("a block of the item %q has a wrong length", b.v.item.Name)
+	}
+	return write(w, b.plain, block*int64(b.v.r.config.BlockSize))
 }
 
 func write(w io.WriterAt, p []byte, offset int64) error {

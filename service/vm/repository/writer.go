@@ -63,7 +63,12 @@ func (r *Repository) Begin(ctx context.Context, info Info, parent *ID, progress 
 	if w.lease, w.ctx, err = r.lease(ctx, w.d, w.backup.ID); err != nil {
 		return nil, err
 	}
-	if w.cat, err = r.load(w.ctx, w.d); err != nil {
+	w.cat, err = r.load(w.ctx, w.d)
+	if err == nil && w.cat.unreadable != nil {
+		// Which packs will go is not known, so nothing can be relied upon.
+		err = errors.Join(w.cat.unreadable, w.cat.close())
+	}
+	if err != nil {
 		return nil, errors.Join(err, w.lease.release(context.WithoutCancel(ctx)))
 	}
 	w.packs = packWriter{r: r, d: w.d, cat: w.cat, writer: w.backup.ID}
@@ -200,6 +205,11 @@ func (p *packWriter) add(ctx context.Context, e packEntry, sealed []byte) (store
 	if has, err := p.cat.fresh.has(e.id); has || err != nil {
 		return 0, err
 	}
+	return p.store(ctx, e, sealed)
+}
+
+// store stores a blob, even if there is a copy.
+func (p *packWriter) store(ctx context.Context, e packEntry, sealed []byte) (stored int64, err error) {
 	if p.current == nil {
 		p.current = newPack(packID{p.writer, p.next})
 		p.next++
