@@ -6,8 +6,10 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -135,6 +137,14 @@ func (m *memory) names(prefix string) (names []string) {
 	return names
 }
 
+// size returns how many bytes the objects have whose names begin with a prefix.
+func (m *memory) size(prefix string) (sum int64) {
+	for info := range m.List(context.Background(), prefix) {
+		sum += info.Size
+	}
+	return sum
+}
+
 func openDir(t testing.TB, path string) *dir.Dir {
 	t.Helper()
 	d, err := dir.Open(path, time.Now())
@@ -247,3 +257,21 @@ func tryRestore(ctx context.Context, r *repository.Repository, b *repository.Bac
 }
 
 var _ io.WriterAt = (*target)(nil)
+
+// The compressor makes its channels when it is first used. That must not be in a bubble of synctest.
+func TestMain(m *testing.M) {
+	r, err := repository.Create(context.Background(), newMemory(), repository.CreateOptions{}, repository.Options{})
+	if err != nil {
+		panic(err)
+	}
+	content := image(2<<20, 1)
+	b, err := tryBackUp(context.Background(), r, repository.Info{}, content, nil)
+	if err != nil {
+		panic(err)
+	}
+	if got, err := tryRestore(context.Background(), r, b); err != nil || !bytes.Equal(got, content) {
+		panic(err)
+	}
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	os.Exit(m.Run())
+}

@@ -52,7 +52,7 @@ func leaseName(d *domain, writer ID, number uint32) string {
 }
 
 // errLeaseLost ends the context of a writer.
-var errLeaseLost = fault.New(fault.Conflict, "the backup lost its lease and cannot be finished; start it again").
+var errLeaseLost = fault.New(fault.Conflict, "the repository was out of reach for too long, and the lease on it expired; start again").
 	WithCode("backup_lease_lost")
 
 // lease takes a lease. The context that it returns ends when the lease is lost.

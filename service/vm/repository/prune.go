@@ -85,7 +85,12 @@ func (p *prune) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, l.release(context.WithoutCancel(ctx))) }()
+	defer func() {
+		if err != nil && errors.Is(context.Cause(ctx), errLeaseLost) {
+			err = errLeaseLost
+		}
+		err = errors.Join(err, l.release(context.WithoutCancel(ctx)))
+	}()
 	if err := p.sweep(ctx); err != nil {
 		return err
 	}
