@@ -101,12 +101,12 @@ func (p *prune) run(ctx context.Context) (err error) {
 }
 
 // mark returns the ids of all blobs that backups need.
-func (p *prune) mark(ctx context.Context, h *history, cat *catalog) (live *table, err error) {
+func (p *prune) mark(ctx context.Context, h *history, cat *catalog) (_ *table, err error) {
 	// What a damaged manifest needs is not known.
 	for _, id := range h.damaged {
 		return nil, refuse([]Problem{{p.d.backupName(id), "it is damaged"}})
 	}
-	live = newTable(p.r.options.Scratch)
+	live := newTable(p.r.options.Scratch)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, live.close())
