@@ -61,7 +61,7 @@ func (w *Writer) Disk(disk Disk) error {
 		if base, err = parent.item(disk.Name); err != nil {
 			return err
 		}
-		cats := &shelf{r: w.r, d: w.d, all: []*catalog{w.cat}}
+		cats := newShelf(w.r, w.d, w.cat)
 		defer cats.close(1) // the first one is the Writer's
 		from = newReader(w.r, w.d, cats, base)
 	}

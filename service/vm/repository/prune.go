@@ -121,7 +121,7 @@ func (p *prune) mark(ctx context.Context, h *history, cat *catalog) (_ *table, e
 		}
 		return false, live.add(id, location{})
 	}
-	cats := &shelf{r: p.r, d: p.d, all: []*catalog{cat}}
+	cats := newShelf(p.r, p.d, cat)
 	defer cats.close(1)
 	for _, b := range h.backups {
 		for i := range b.Items {

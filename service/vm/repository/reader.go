@@ -29,8 +29,13 @@ type View struct {
 type shelf struct {
 	r    *Repository
 	d    *domain
+	turn chan struct{} // full while a catalog is read
 	lock sync.Mutex
 	all  []*catalog // the last one is the newest
+}
+
+func newShelf(r *Repository, d *domain, first *catalog) *shelf {
+	return &shelf{r: r, d: d, turn: make(chan struct{}, 1), all: []*catalog{first}}
 }
 
 func (s *shelf) newest() *catalog {
@@ -41,16 +46,23 @@ func (s *shelf) newest() *catalog {
 
 // renew returns a catalog that is newer than old.
 func (s *shelf) renew(ctx context.Context, old *catalog) (*catalog, error) {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	if last := s.all[len(s.all)-1]; last != old {
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-s.turn }()
+	if last := s.newest(); last != old {
 		return last, nil
 	}
 	c, err := s.r.load(ctx, s.d)
-	if err == nil {
-		s.all = append(s.all, c)
+	if err != nil {
+		return nil, err
 	}
-	return c, err
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	s.all = append(s.all, c)
+	return c, nil
 }
 
 // close closes the catalogs from number first on.
@@ -76,7 +88,7 @@ func (r *Repository) View(ctx context.Context, tenant string, id ID) (*View, err
 	if err != nil {
 		return nil, err
 	}
-	return &View{b, r, d, &shelf{r: r, d: d, all: []*catalog{cat}}}, nil
+	return &View{b, r, d, newShelf(r, d, cat)}, nil
 }
 
 // Close frees what the View holds. Its Readers must not be used any more.

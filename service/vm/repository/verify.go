@@ -274,7 +274,7 @@ func (v *verifier) eachListed(
 
 // backup checks that every part of a backup is there.
 func (v *verifier) backup(ctx context.Context, d *domain, cat *catalog, b *Backup, bad map[blobCopy]bool) error {
-	cats := &shelf{r: v.r, d: d, all: []*catalog{cat}}
+	cats := newShelf(v.r, d, cat)
 	defer cats.close(1)
 	for i := range b.Items {
 		it := &b.Items[i]
