@@ -431,3 +431,53 @@ func (m *model) check(t *testing.T, r *repository.Repository) {
 		t.Error(report.Err())
 	}
 }
+
+// A parent may have a block in a doomed pack alone, and be deleted while a backup copies from it.
+func TestWhatAParentHasOnlyInADoomedPackIsStoredAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := create(t, newMemory(), "", repository.Options{})
+		content := image(1<<20, 1)
+		first := backUp(t, r, repository.Info{}, content, nil)
+		early, err := r.Begin(t.Context(), repository.Info{Tenant: tenant}, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Delete(t.Context(), tenant, first.ID); err != nil {
+			t.Fatal(err)
+		}
+		if report := prune(t, r, repository.PruneOptions{}); report.Doomed == 0 {
+			t.Fatalf("%+v", report)
+		}
+		disk := repository.Disk{Name: "root", Size: 1 << 20, Reader: bytes.NewReader(content), Whole: true}
+		if err := early.Disk(disk); err != nil {
+			t.Fatal(err)
+		}
+		parent, err := early.Commit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := r.Begin(t.Context(), repository.Info{Tenant: tenant}, &parent.ID, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		disk.Whole = false
+		if err := w.Disk(disk); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Delete(t.Context(), tenant, parent.ID); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Hour)
+		if report := prune(t, r, repository.PruneOptions{}); report.Removed == 0 {
+			t.Errorf("%+v", report)
+		}
+		b, err := w.Commit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(restore(t, r, b), content) {
+			t.Error("it came back differently")
+		}
+	})
+}
