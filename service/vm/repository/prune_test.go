@@ -163,9 +163,9 @@ func TestAWriterKnowsWhenItsLeaseHasExpired(t *testing.T) {
 		r := create(t, s, "", repository.Options{})
 		process := &actor{memory: s}
 		w := beginWith(t, r, process, repository.Options{})
-		process.refuse = "leases/"
+		process.fail("leases/")
 		time.Sleep(20 * time.Minute)
-		process.refuse = ""
+		process.fail("")
 		err := w.Disk(repository.Disk{Name: "root", Size: 1 << 20, Reader: bytes.NewReader(image(1<<20, 1)), Whole: true})
 		if !fault.Is(err, fault.Conflict) {
 			t.Errorf("%v", err)
@@ -214,6 +214,13 @@ func (a *actor) operation(name string) error {
 		return errors.New("refused")
 	}
 	return nil
+}
+
+// fail fails operations on names with a prefix from now on.
+func (a *actor) fail(prefix string) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.refuse = prefix
 }
 
 func (a *actor) wait() {

@@ -42,20 +42,21 @@ const (
 // of memory for each of these TiBs.
 type table struct {
 	folder string
+	limit  int // of records in memory
 	lock   sync.RWMutex
 	recent map[blobID]location
 	tiers  [][]*run
 }
 
 func newTable(folder string) *table {
-	return &table{folder: folder, recent: map[blobID]location{}}
+	return &table{folder: folder, limit: runRecords, recent: map[blobID]location{}}
 }
 
 // add adds a record. An id may have several.
 func (t *table) add(id blobID, at location) error {
 	t.lock.Lock()
 	defer t.lock.Unlock()
-	if _, has := t.recent[id]; has || len(t.recent) >= runRecords {
+	if _, has := t.recent[id]; has || len(t.recent) >= t.limit {
 		// Each record of an id must be in another run.
 		if err := t.flush(); err != nil {
 			return err
