@@ -77,6 +77,9 @@ func (d *Dir) prepare(now time.Time) error {
 	return nil
 }
 
+// Path returns the path of the folder.
+func (d *Dir) Path() string { return d.path }
+
 // Close closes the folder.
 func (d *Dir) Close() error { return d.root.Close() }
 
@@ -155,13 +158,18 @@ func (d *Dir) open(ctx context.Context, name string) (*os.File, fs.FileInfo, err
 	if err := check(ctx, name); err != nil {
 		return nil, nil, err
 	}
+	// The root follows links that stay within it, whatever the flags say.
+	here, err := d.root.Lstat(name)
+	if err != nil {
+		return nil, nil, err
+	}
 	// Without O_NONBLOCK, opening a pipe would wait for its writer.
 	f, err := d.root.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, err
 	}
 	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
+	if err == nil && (!info.Mode().IsRegular() || !os.SameFile(here, info)) {
 		err = fault.New(fault.Invalid, "%s in the repository %s is not a regular file", name, d.path)
 	}
 	if err != nil {
