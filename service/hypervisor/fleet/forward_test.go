@@ -135,7 +135,7 @@ func TestALyingHostGivesNothingToTheRegistrysCallersButData(t *testing.T) {
 			var limit []func(*fleet.Forwarding, *http.Request)
 			if name == "an answer too late" {
 				limit = append(limit, func(_ *fleet.Forwarding, r *http.Request) {
-					ctx, cancel := context50ms(r)
+					ctx, cancel := littleTime(r)
 					t.Cleanup(cancel)
 					*r = *r.WithContext(ctx)
 				})
@@ -227,7 +227,7 @@ func TestNamesOfCallersArriveAsDifferentNames(t *testing.T) {
 	}
 }
 
-// context50ms is the context of a request that has little time.
-func context50ms(r *http.Request) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(r.Context(), 50*time.Millisecond)
+// littleTime is the context of a request that has little time, but enough to be sent.
+func littleTime(r *http.Request) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(r.Context(), 2*time.Second)
 }
