@@ -164,7 +164,7 @@ func BenchmarkPeers(b *testing.B) {
 			`zstd -q -d -f --sparse "$1/out.zst" -o "$1/raw" && qemu-img convert -f raw -O raw "$1/raw" "$1/back" && sync "$1/back"`},
 		{"restic", "restic", "", `export RESTIC_PASSWORD=x; rm -rf "$1/r"; restic -q -r "$1/r" --no-cache init && restic -q -r "$1/r" --no-cache backup "$0"`},
 		{"restic-restore", "restic", `export RESTIC_PASSWORD=x; restic -q -r "$1/r" --no-cache init && restic -q -r "$1/r" --no-cache backup "$0"`,
-			`export RESTIC_PASSWORD=x; rm -rf "$1/back"; restic -q -r "$1/r" --no-cache restore latest --sparse --target "$1/back"`},
+			`export RESTIC_PASSWORD=x; rm -rf "$1/back"; restic -q -r "$1/r" --no-cache restore latest --target "$1/back"`},
 	} {
 		b.Run(peer.name, func(b *testing.B) {
 			require.Program(b, peer.program, strings.Split(peer.program, "-")[0])
