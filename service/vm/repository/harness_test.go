@@ -131,7 +131,7 @@ func (m *memory) Stat(_ context.Context, name string) (store.Info, error) {
 
 // names returns the names of objects that begin with a prefix, sorted.
 func (m *memory) names(prefix string) (names []string) {
-	for info := range m.List(context.Background(), prefix) {
+	for info, _ := range m.List(context.Background(), prefix) { // it does not fail
 		names = append(names, info.Name)
 	}
 	return names
@@ -139,7 +139,7 @@ func (m *memory) names(prefix string) (names []string) {
 
 // size returns how many bytes the objects have whose names begin with a prefix.
 func (m *memory) size(prefix string) (sum int64) {
-	for info := range m.List(context.Background(), prefix) {
+	for info, _ := range m.List(context.Background(), prefix) { // it does not fail
 		sum += info.Size
 	}
 	return sum
@@ -211,7 +211,7 @@ func tryBackUp(ctx context.Context, r *repository.Repository, info repository.In
 	if err != nil {
 		return nil, err
 	}
-	defer w.Abort()
+	defer func() { _ = w.Abort() }()
 	err = w.Disk(repository.Disk{
 		Name: "root", Size: int64(len(content)), Reader: bytes.NewReader(content), Whole: parent == nil, Changed: changed,
 	})

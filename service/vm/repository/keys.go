@@ -80,8 +80,9 @@ func (r *Repository) AddKey(ctx context.Context, lock Lock) (id string, err erro
 	if err != nil {
 		return "", err
 	}
-	name := keysPrefix + newID().String()
-	return name[len(keysPrefix):], r.store.Put(ctx, name, append(wrapped.Bytes(), keyMAC(r.master, name, wrapped.Bytes())...))
+	id = newID().String()
+	mac := keyMAC(r.master, keysPrefix+id, wrapped.Bytes())
+	return id, r.store.Put(ctx, keysPrefix+id, append(wrapped.Bytes(), mac...))
 }
 
 // keyMAC authenticates a wrapped key by the master key that it holds, so that Verify finds a damaged

@@ -109,7 +109,7 @@ func (l *lease) lost() bool {
 // pause ends renewing. The lease stays.
 func (l *lease) pause() {
 	l.stop()
-	<-l.done
+	<-l.done //nolint:errcheck // a panic was logged
 }
 
 // release removes the lease: the writer has committed, or never will.

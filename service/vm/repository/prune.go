@@ -33,7 +33,8 @@ type PruneReport struct {
 
 func (a *PruneReport) add(b PruneReport) {
 	a.Live, a.Dead, a.Freed, a.Copied = a.Live+b.Live, a.Dead+b.Dead, a.Freed+b.Freed, a.Copied+b.Copied
-	a.Doomed, a.Waiting, a.Removed, a.GivenUp = a.Doomed+b.Doomed, a.Waiting+b.Waiting, a.Removed+b.Removed, a.GivenUp+b.GivenUp
+	a.Doomed, a.Waiting = a.Doomed+b.Doomed, a.Waiting+b.Waiting
+	a.Removed, a.GivenUp = a.Removed+b.Removed, a.GivenUp+b.GivenUp
 }
 
 // Prune frees what no backup needs. It takes two runs, with the grace period between them: the first

@@ -167,10 +167,10 @@ func parseConfig(content []byte) (cfg config, text, mac []byte, err error) {
 	if !found || json.Unmarshal(text, &cfg) != nil {
 		return cfg, nil, nil, damaged("the object config of the repository is damaged")
 	}
-	if mac, err = hex.AppendDecode(nil, mac); err != nil {
+	if _, err = hex.AppendDecode(nil, mac); err != nil {
 		return cfg, nil, nil, damaged("the object config of the repository is damaged")
 	}
-	return cfg, text, content[len(text)+1:], cfg.check()
+	return cfg, text, mac, cfg.check()
 }
 
 func (c *config) check() error {

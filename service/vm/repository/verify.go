@@ -235,10 +235,8 @@ func (v *verifier) packs(ctx context.Context, d *domain, cat *catalog, bad map[b
 		offset := len(packMagic)
 		for i := range listed {
 			e := &listed[i]
-			end, failed := offset+int(e.length), error(nil)
-			if end > len(whole) {
-				failed = damaged("the pack is too short")
-			} else {
+			end, failed := offset+int(e.length), error(damaged("the pack is too short"))
+			if end <= len(whole) {
 				_, failed = code.open(nil, e.kind, e.id, e.raw, whole[offset:end])
 			}
 			if failed != nil {

@@ -289,7 +289,7 @@ func (p *packWriter) finish(ctx context.Context) error {
 // abandon waits for uploads, so that none outlives the lease.
 func (p *packWriter) abandon() {
 	for _, u := range p.running {
-		<-u.result
+		<-u.result //nolint:errcheck // the backup fails anyway
 	}
 	p.running = nil
 }
