@@ -102,7 +102,11 @@ func TestACodeOpensOneSessionOfAllReplicas(t *testing.T) {
 	replicas(t, func(w *world, other *identity.Service) {
 		w.add("anna", identity.User, "")
 		setup, recovery := w.enable(w.caller("anna"))
-		for name, code := range map[string]string{"a code": w.code(setup.Secret), "a recovery code": recovery[0]} {
+		for _, name := range []string{"a code", "a recovery code"} {
+			code := recovery[0]
+			if name == "a code" {
+				code = w.code(setup.Secret) // as it is now: it is soon too old
+			}
 			var work sync.WaitGroup
 			var opened atomic.Int64
 			for i := range 8 {
