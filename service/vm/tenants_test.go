@@ -65,10 +65,8 @@ func TestWhatAnotherTenantHasDoesNotExist(t *testing.T) {
 		if a := m.call("PATCH", "/api/vms/own", bert, object{"labels": object{}}).Want(200); !strings.Contains(a.Body, `"tenant":"beta"`) {
 			t.Errorf("the label is gone: %s", a.Body)
 		}
-		for _, c := range m.daemon.Calls("GetVM") {
-			if c.Actor != "" && c.Tenant == "" {
-				t.Errorf("the daemon was asked for %s without its tenant", c.Actor)
-			}
+		if calls := m.daemon.Calls("CreateSnapshot"); len(calls) != 1 || calls[0].Tenant != "acme" || calls[0].Actor != "alice" {
+			t.Errorf("the daemon was asked as %+v", calls)
 		}
 	})
 }

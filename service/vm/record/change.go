@@ -259,6 +259,7 @@ func (r *VM) Observe(seen Seen) (changed bool) {
 	before := *r
 	r.State, r.Unreachable, r.DriverGen = seen.State, false, seen.Generation
 	r.IPs.V, r.MAC, r.Agent.V, r.StartedAt = seen.IPs, seen.MAC, seen.Agent, seen.StartedAt
+	r.Autostart = seen.Autostart
 	if seen.Disk > 0 {
 		r.Disk = seen.Disk
 	}
@@ -269,7 +270,7 @@ func (r *VM) Observe(seen Seen) (changed bool) {
 		r.LastError = seen.LastError
 	}
 	return before.State != r.State || before.Unreachable || !slices.Equal(before.IPs.V, r.IPs.V) || before.MAC != r.MAC ||
-		before.Agent.V != r.Agent.V || !before.StartedAt.Equal(r.StartedAt.Time) || before.Disk != r.Disk ||
+		before.Agent.V != r.Agent.V || !before.StartedAt.Equal(r.StartedAt.Time) || before.Disk != r.Disk || before.Autostart != r.Autostart ||
 		before.CPUs != r.CPUs || before.Memory != r.Memory || !slices.Equal(before.Pending.V, r.Pending.V) ||
 		before.LastError != r.LastError || before.DriverGen != r.DriverGen
 }

@@ -38,8 +38,6 @@ type Spec struct {
 	Linked bool   `json:"linked,omitempty"`
 	// Node is the host that was asked for; empty: any.
 	Node string `json:"node,omitempty"`
-	// HostFiles reports whether an admin made the VM, whose image may be a path.
-	HostFiles bool `json:"host_files,omitempty"`
 }
 
 // Network is how a VM is connected.
