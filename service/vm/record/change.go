@@ -271,8 +271,8 @@ func (r *VM) Observe(seen Seen) (changed bool) {
 	}
 	return before.State != r.State || before.Unreachable || !slices.Equal(before.IPs.V, r.IPs.V) || before.MAC != r.MAC ||
 		before.Agent.V != r.Agent.V || !before.StartedAt.Equal(r.StartedAt.Time) || before.Disk != r.Disk ||
-		before.Autostart != r.Autostart || before.CPUs != r.CPUs || before.Memory != r.Memory || !slices.Equal(before.Pending.V, r.Pending.V) ||
-		before.LastError != r.LastError || before.DriverGen != r.DriverGen
+		before.Autostart != r.Autostart || before.CPUs != r.CPUs || before.Memory != r.Memory ||
+		!slices.Equal(before.Pending.V, r.Pending.V) || before.LastError != r.LastError || before.DriverGen != r.DriverGen
 }
 
 // Observed stores what the daemon tells about a VM, with an event if its state has changed. While a
