@@ -353,6 +353,55 @@ func (c *Client) WatchOperation(ctx context.Context, operation OperationID, edit
 	return c.Send(ctx, rest.To("GET", "/v1/operations/{operation}/events").Path("operation", operation), editors)
 }
 
+// DeleteTransfer End a transfer as if it had never been
+func (c *Client) DeleteTransfer(ctx context.Context, transfer TransferID, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("DELETE", "/v1/transfers/{transfer}").Path("transfer", transfer), editors)
+}
+
+// GetTransfer A transfer; asking for it keeps it open
+func (c *Client) GetTransfer(ctx context.Context, transfer TransferID, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/v1/transfers/{transfer}").Path("transfer", transfer), editors)
+}
+
+// ReadTransfer Bytes of the disk
+func (c *Client) ReadTransfer(ctx context.Context, transfer TransferID, params *ReadTransferParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/v1/transfers/{transfer}/data").Path("transfer", transfer)
+	if params != nil {
+		out.Query("length", params.Length)
+		out.Query("offset", params.Offset)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// WriteTransferWithBody Write bytes of the new disk; what is not written reads as zeros
+func (c *Client) WriteTransferWithBody(ctx context.Context, transfer TransferID, params *WriteTransferParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("PUT", "/v1/transfers/{transfer}/data").Path("transfer", transfer)
+	if params != nil {
+		out.Query("offset", params.Offset)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// FinishTransfer End a transfer whose data has arrived: keep the checkpoint of a read, or put the written disk in its place
+func (c *Client) FinishTransfer(ctx context.Context, transfer TransferID, body FinishTransferJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/v1/transfers/{transfer}/finish").Path("transfer", transfer).JSON("application/json", body), editors)
+}
+
+// FinishTransferWithBody End a transfer whose data has arrived: keep the checkpoint of a read, or put the written disk in its place
+func (c *Client) FinishTransferWithBody(ctx context.Context, transfer TransferID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/v1/transfers/{transfer}/finish").Path("transfer", transfer).Body(contentType, body), editors)
+}
+
+// ListTransferRanges The ranges of the disk that the reader has to read, in order: what changed, or what is not all zeros
+func (c *Client) ListTransferRanges(ctx context.Context, transfer TransferID, params *ListTransferRangesParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/v1/transfers/{transfer}/ranges").Path("transfer", transfer)
+	if params != nil {
+		out.Query("from", params.From)
+		out.Query("limit", params.Limit)
+	}
+	return c.Send(ctx, out, editors)
+}
+
 // ListVMs The VMs that the caller may see, oldest first unless `sort` says otherwise
 func (c *Client) ListVMs(ctx context.Context, params *ListVMsParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("GET", "/v1/vms")
@@ -648,6 +697,16 @@ func (c *Client) CreateTicket(ctx context.Context, id VMID, body CreateTicketJSO
 // CreateTicketWithBody A word that opens one socket to the VM's console or screen within 30 seconds, for browsers, which cannot send headers with sockets
 func (c *Client) CreateTicketWithBody(ctx context.Context, id VMID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("POST", "/v1/vms/{id}/tickets").Path("id", id).Body(contentType, body), editors)
+}
+
+// CreateTransfer Begin to read the VM's disk as of this moment, also while it runs, or to write the disk of a VM that is stopped
+func (c *Client) CreateTransfer(ctx context.Context, id VMID, body CreateTransferJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/v1/vms/{id}/transfers").Path("id", id).JSON("application/json", body), editors)
+}
+
+// CreateTransferWithBody Begin to read the VM's disk as of this moment, also while it runs, or to write the disk of a VM that is stopped
+func (c *Client) CreateTransferWithBody(ctx context.Context, id VMID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/v1/vms/{id}/transfers").Path("id", id).Body(contentType, body), editors)
 }
 
 // OpenScreen The screen as a WebSocket that carries RFB in binary frames

@@ -153,6 +153,31 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Path("operation", &q.Operation)
 		q.Body = rest.JSON[CancelOperationJSONRequestBody](in, false)
 	}, s.CancelOperation, CancelOperationResponseObject.VisitCancelOperationResponse))
+	mux.HandleFunc("DELETE "+base+"/v1/transfers/{transfer}", rest.Serve(fail, func(in *rest.Input, q *DeleteTransferRequestObject) {
+		in.Path("transfer", &q.Transfer)
+	}, s.DeleteTransfer, DeleteTransferResponseObject.VisitDeleteTransferResponse))
+	mux.HandleFunc("GET "+base+"/v1/transfers/{transfer}", rest.Serve(fail, func(in *rest.Input, q *GetTransferRequestObject) {
+		in.Path("transfer", &q.Transfer)
+	}, s.GetTransfer, GetTransferResponseObject.VisitGetTransferResponse))
+	mux.HandleFunc("GET "+base+"/v1/transfers/{transfer}/data", rest.Serve(fail, func(in *rest.Input, q *ReadTransferRequestObject) {
+		in.Path("transfer", &q.Transfer)
+		in.Query("length", true, &q.Params.Length)
+		in.Query("offset", true, &q.Params.Offset)
+	}, s.ReadTransfer, ReadTransferResponseObject.VisitReadTransferResponse))
+	mux.HandleFunc("PUT "+base+"/v1/transfers/{transfer}/data", rest.Serve(fail, func(in *rest.Input, q *WriteTransferRequestObject) {
+		in.Path("transfer", &q.Transfer)
+		in.Query("offset", true, &q.Params.Offset)
+		q.Body = in.Body()
+	}, s.WriteTransfer, WriteTransferResponseObject.VisitWriteTransferResponse))
+	mux.HandleFunc("POST "+base+"/v1/transfers/{transfer}/finish", rest.Serve(fail, func(in *rest.Input, q *FinishTransferRequestObject) {
+		in.Path("transfer", &q.Transfer)
+		q.Body = rest.JSON[FinishTransferJSONRequestBody](in, false)
+	}, s.FinishTransfer, FinishTransferResponseObject.VisitFinishTransferResponse))
+	mux.HandleFunc("GET "+base+"/v1/transfers/{transfer}/ranges", rest.Serve(fail, func(in *rest.Input, q *ListTransferRangesRequestObject) {
+		in.Path("transfer", &q.Transfer)
+		in.Query("from", false, &q.Params.From)
+		in.Query("limit", false, &q.Params.Limit)
+	}, s.ListTransferRanges, ListTransferRangesResponseObject.VisitListTransferRangesResponse))
 	mux.HandleFunc("GET "+base+"/v1/vms", rest.Serve(fail, func(in *rest.Input, q *ListVMsRequestObject) {
 		in.Query("limit", false, &q.Params.Limit)
 		in.Query("cursor", false, &q.Params.Cursor)
@@ -277,6 +302,10 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Path("id", &q.Id)
 		q.Body = rest.JSON[CreateTicketJSONRequestBody](in, false)
 	}, s.CreateTicket, CreateTicketResponseObject.VisitCreateTicketResponse))
+	mux.HandleFunc("POST "+base+"/v1/vms/{id}/transfers", rest.Serve(fail, func(in *rest.Input, q *CreateTransferRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[CreateTransferJSONRequestBody](in, true)
+	}, s.CreateTransfer, CreateTransferResponseObject.VisitCreateTransferResponse))
 	mux.HandleFunc("GET "+base+"/v1/vms/{id}/wait", rest.Serve(fail, func(in *rest.Input, q *WaitVMRequestObject) {
 		in.Path("id", &q.Id)
 		in.Query("state", true, &q.Params.State)
@@ -925,6 +954,112 @@ func (r CancelOperation200JSONResponse) VisitCancelOperationResponse(w http.Resp
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
+// DeleteTransferRequestObject is a request of DeleteTransfer.
+type DeleteTransferRequestObject struct {
+	Transfer TransferID
+}
+
+// DeleteTransferResponseObject is an answer of DeleteTransfer.
+type DeleteTransferResponseObject interface {
+	VisitDeleteTransferResponse(w http.ResponseWriter) error
+}
+
+type DeleteTransfer204Response struct {
+}
+
+func (r DeleteTransfer204Response) VisitDeleteTransferResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
+}
+
+// GetTransferRequestObject is a request of GetTransfer.
+type GetTransferRequestObject struct {
+	Transfer TransferID
+}
+
+// GetTransferResponseObject is an answer of GetTransfer.
+type GetTransferResponseObject interface {
+	VisitGetTransferResponse(w http.ResponseWriter) error
+}
+
+type GetTransfer200JSONResponse Transfer
+
+func (r GetTransfer200JSONResponse) VisitGetTransferResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ReadTransferRequestObject is a request of ReadTransfer.
+type ReadTransferRequestObject struct {
+	Transfer TransferID
+	Params   ReadTransferParams
+}
+
+// ReadTransferResponseObject is an answer of ReadTransfer.
+type ReadTransferResponseObject interface {
+	VisitReadTransferResponse(w http.ResponseWriter) error
+}
+
+type ReadTransfer200ApplicationoctetStreamResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (r ReadTransfer200ApplicationoctetStreamResponse) VisitReadTransferResponse(w http.ResponseWriter) error {
+	return rest.WriteStream(w, 200, "application/octet-stream", r.Body, r.ContentLength)
+}
+
+// WriteTransferRequestObject is a request of WriteTransfer.
+type WriteTransferRequestObject struct {
+	Transfer TransferID
+	Params   WriteTransferParams
+	Body     io.Reader
+}
+
+// WriteTransferResponseObject is an answer of WriteTransfer.
+type WriteTransferResponseObject interface {
+	VisitWriteTransferResponse(w http.ResponseWriter) error
+}
+
+type WriteTransfer204Response struct {
+}
+
+func (r WriteTransfer204Response) VisitWriteTransferResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
+}
+
+// FinishTransferRequestObject is a request of FinishTransfer.
+type FinishTransferRequestObject struct {
+	Transfer TransferID
+	Body     *FinishTransferJSONRequestBody
+}
+
+// FinishTransferResponseObject is an answer of FinishTransfer.
+type FinishTransferResponseObject interface {
+	VisitFinishTransferResponse(w http.ResponseWriter) error
+}
+
+type FinishTransfer200JSONResponse Transfer
+
+func (r FinishTransfer200JSONResponse) VisitFinishTransferResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ListTransferRangesRequestObject is a request of ListTransferRanges.
+type ListTransferRangesRequestObject struct {
+	Transfer TransferID
+	Params   ListTransferRangesParams
+}
+
+// ListTransferRangesResponseObject is an answer of ListTransferRanges.
+type ListTransferRangesResponseObject interface {
+	VisitListTransferRangesResponse(w http.ResponseWriter) error
+}
+
+type ListTransferRanges200JSONResponse []Range
+
+func (r ListTransferRanges200JSONResponse) VisitListTransferRangesResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
 // ListVMsRequestObject is a request of ListVMs.
 type ListVMsRequestObject struct {
 	Params ListVMsParams
@@ -1433,6 +1568,23 @@ func (r CreateTicket201JSONResponse) VisitCreateTicketResponse(w http.ResponseWr
 	return rest.WriteJSON(w, 201, "application/json", r)
 }
 
+// CreateTransferRequestObject is a request of CreateTransfer.
+type CreateTransferRequestObject struct {
+	Id   VMID
+	Body *CreateTransferJSONRequestBody
+}
+
+// CreateTransferResponseObject is an answer of CreateTransfer.
+type CreateTransferResponseObject interface {
+	VisitCreateTransferResponse(w http.ResponseWriter) error
+}
+
+type CreateTransfer201JSONResponse Transfer
+
+func (r CreateTransfer201JSONResponse) VisitCreateTransferResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 201, "application/json", r)
+}
+
 // WaitVMRequestObject is a request of WaitVM.
 type WaitVMRequestObject struct {
 	Id     VMID
@@ -1564,6 +1716,24 @@ type Server interface {
 	// CancelOperation Ask an operation to end; what it did so far is undone
 	// (POST /v1/operations/{operation}/cancel)
 	CancelOperation(context.Context, CancelOperationRequestObject) (CancelOperationResponseObject, error)
+	// DeleteTransfer End a transfer as if it had never been
+	// (DELETE /v1/transfers/{transfer})
+	DeleteTransfer(context.Context, DeleteTransferRequestObject) (DeleteTransferResponseObject, error)
+	// GetTransfer A transfer; asking for it keeps it open
+	// (GET /v1/transfers/{transfer})
+	GetTransfer(context.Context, GetTransferRequestObject) (GetTransferResponseObject, error)
+	// ReadTransfer Bytes of the disk
+	// (GET /v1/transfers/{transfer}/data)
+	ReadTransfer(context.Context, ReadTransferRequestObject) (ReadTransferResponseObject, error)
+	// WriteTransfer Write bytes of the new disk; what is not written reads as zeros
+	// (PUT /v1/transfers/{transfer}/data)
+	WriteTransfer(context.Context, WriteTransferRequestObject) (WriteTransferResponseObject, error)
+	// FinishTransfer End a transfer whose data has arrived: keep the checkpoint of a read, or put the written disk in its place
+	// (POST /v1/transfers/{transfer}/finish)
+	FinishTransfer(context.Context, FinishTransferRequestObject) (FinishTransferResponseObject, error)
+	// ListTransferRanges The ranges of the disk that the reader has to read, in order: what changed, or what is not all zeros
+	// (GET /v1/transfers/{transfer}/ranges)
+	ListTransferRanges(context.Context, ListTransferRangesRequestObject) (ListTransferRangesResponseObject, error)
 	// ListVMs The VMs that the caller may see, oldest first unless `sort` says otherwise
 	// (GET /v1/vms)
 	ListVMs(context.Context, ListVMsRequestObject) (ListVMsResponseObject, error)
@@ -1648,6 +1818,9 @@ type Server interface {
 	// CreateTicket A word that opens one socket to the VM's console or screen within 30 seconds, for browsers, which cannot send headers with sockets
 	// (POST /v1/vms/{id}/tickets)
 	CreateTicket(context.Context, CreateTicketRequestObject) (CreateTicketResponseObject, error)
+	// CreateTransfer Begin to read the VM's disk as of this moment, also while it runs, or to write the disk of a VM that is stopped
+	// (POST /v1/vms/{id}/transfers)
+	CreateTransfer(context.Context, CreateTransferRequestObject) (CreateTransferResponseObject, error)
 	// WaitVM Answer when the VM is in a state, or when the time is over
 	// (GET /v1/vms/{id}/wait)
 	WaitVM(context.Context, WaitVMRequestObject) (WaitVMResponseObject, error)

@@ -244,6 +244,45 @@ func (e State) Valid() bool {
 	}
 }
 
+// Defines values for TransferConsistency.
+const (
+	TransferConsistencyCrash      TransferConsistency = "crash"
+	TransferConsistencyFilesystem TransferConsistency = "filesystem"
+	TransferConsistencyStopped    TransferConsistency = "stopped"
+)
+
+// Valid indicates whether the value is a known member of the TransferConsistency enum.
+func (e TransferConsistency) Valid() bool {
+	switch e {
+	case TransferConsistencyCrash:
+		return true
+	case TransferConsistencyFilesystem:
+		return true
+	case TransferConsistencyStopped:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TransferDirection.
+const (
+	TransferDirectionRead  TransferDirection = "read"
+	TransferDirectionWrite TransferDirection = "write"
+)
+
+// Valid indicates whether the value is a known member of the TransferDirection enum.
+func (e TransferDirection) Valid() bool {
+	switch e {
+	case TransferDirectionRead:
+		return true
+	case TransferDirectionWrite:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for VMSpecStorage.
 const (
 	VMSpecStorageCephRbd        VMSpecStorage = "ceph-rbd"
@@ -940,6 +979,15 @@ type PutFile struct {
 	Path string `json:"path"`
 }
 
+// Range defines model for Range.
+type Range struct {
+	// Length In bytes
+	Length int64 `json:"length"`
+
+	// Offset In bytes
+	Offset int64 `json:"offset"`
+}
+
 // ReadOnly defines model for ReadOnly.
 type ReadOnly struct {
 	ReadOnly bool `json:"read_only"`
@@ -1021,6 +1069,43 @@ type Stop struct {
 type Ticket struct {
 	ExpiresAt time.Time `json:"expires_at"`
 	Ticket    string    `json:"ticket"`
+}
+
+// Transfer defines model for Transfer.
+type Transfer struct {
+	// Changed The ranges are those that changed since `since`; otherwise, those that are not all zeros
+	Changed bool `json:"changed"`
+
+	// Checkpoint What the next read passes as `since`, once this one is finished
+	Checkpoint *string `json:"checkpoint,omitempty"`
+
+	// Consistency What a read shows: the disk as a power failure would leave it, with the guest's file systems frozen, or of a VM that was stopped
+	Consistency TransferConsistency `json:"consistency"`
+	Direction   TransferDirection   `json:"direction"`
+	Id          string              `json:"id"`
+
+	// SizeBytes Of the disk
+	SizeBytes int64  `json:"size_bytes"`
+	VmId      string `json:"vm_id"`
+}
+
+// TransferConsistency What a read shows: the disk as a power failure would leave it, with the guest's file systems frozen, or of a VM that was stopped
+type TransferConsistency string
+
+// TransferDirection defines model for TransferDirection.
+type TransferDirection string
+
+// TransferSpec defines model for TransferSpec.
+type TransferSpec struct {
+	// Consumer Who reads: each consumer has checkpoints of its own. None: the read leaves no checkpoint
+	Consumer  *string           `json:"consumer,omitempty"`
+	Direction TransferDirection `json:"direction"`
+
+	// Since The checkpoint of the consumer's last finished read. If the disk does not have it any more, everything is read
+	Since *string `json:"since,omitempty"`
+
+	// SizeBytes Of the disk that is written; absent: that of the VM's
+	SizeBytes *int64 `json:"size_bytes,omitempty"`
 }
 
 // UsagePoint Averages over the time of one step in which the VM was measured
@@ -1228,6 +1313,9 @@ type SnapshotName = string
 // SocketTicket defines model for SocketTicket.
 type SocketTicket = string
 
+// TransferID defines model for TransferID.
+type TransferID = string
+
 // VMID defines model for VMID.
 type VMID = string
 
@@ -1358,6 +1446,30 @@ type ListOperationsParams struct {
 type GetOperationParams struct {
 	// Wait Seconds
 	Wait *int `form:"wait,omitempty" json:"wait,omitempty"`
+}
+
+// ReadTransferParams defines parameters for ReadTransfer.
+type ReadTransferParams struct {
+	// Length In bytes
+	Length int `form:"length" json:"length"`
+
+	// Offset In bytes
+	Offset int64 `form:"offset" json:"offset"`
+}
+
+// WriteTransferParams defines parameters for WriteTransfer.
+type WriteTransferParams struct {
+	// Offset In bytes
+	Offset int64 `form:"offset" json:"offset"`
+}
+
+// ListTransferRangesParams defines parameters for ListTransferRanges.
+type ListTransferRangesParams struct {
+	// From Only ranges that begin at this byte or later
+	From *int64 `form:"from,omitempty" json:"from,omitempty"`
+
+	// Limit The most ranges of an answer
+	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // ListVMsParams defines parameters for ListVMs.
@@ -1497,6 +1609,9 @@ type BuildDemoImageJSONRequestBody = Nothing
 // CancelOperationJSONRequestBody defines body for CancelOperation for application/json ContentType.
 type CancelOperationJSONRequestBody = Nothing
 
+// FinishTransferJSONRequestBody defines body for FinishTransfer for application/json ContentType.
+type FinishTransferJSONRequestBody = Nothing
+
 // CreateVMJSONRequestBody defines body for CreateVM for application/json ContentType.
 type CreateVMJSONRequestBody = VMSpec
 
@@ -1556,3 +1671,6 @@ type StopVMJSONRequestBody = Stop
 
 // CreateTicketJSONRequestBody defines body for CreateTicket for application/json ContentType.
 type CreateTicketJSONRequestBody = Nothing
+
+// CreateTransferJSONRequestBody defines body for CreateTransfer for application/json ContentType.
+type CreateTransferJSONRequestBody = TransferSpec

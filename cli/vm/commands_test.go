@@ -30,6 +30,10 @@ func commandLines(t *testing.T) map[string]string {
 	text := writeFile(t, "text", "sixteen letters and more")
 	hello := writeFile(t, "motd", "hello")
 	out := t.TempDir()
+	disk := writeFile(t, "disk", "content")
+	if err := os.Truncate(disk, 16<<20); err != nil {
+		t.Fatal(err)
+	}
 	return map[string]string{
 		"vm run demo --name web --vcpus 2 --memory 1G --disk 8 --network user --backend qemu --kernel-args x --tenant acme --ttl 1h --label a=b --detach": "CreateVM StartVM",
 		"vm create web --image debian-12 --start --wait agent":           "CreateVM GetVM",
@@ -77,6 +81,10 @@ func commandLines(t *testing.T) map[string]string {
 		"vm set web --vcpus 4 --memory 2G --network user --mac 52:54:00:00:00:01":              "ListVMs PatchVM",
 		"vm set web --cpus 2 --name web-2 --autostart=false":                                   "ListVMs PatchVM",
 		"vm set web --label a=b --remove-label role":                                           "ListVMs GetVM PatchVM",
+
+		"vm disk read web " + filepath.Join(out, "disk") + " --force --consumer nightly": "ListVMs CreateTransfer ListTransferRanges ReadTransfer FinishTransfer",
+		"vm disk write web --yes " + disk:                                                "ListVMs CreateTransfer WriteTransfer GetTransfer FinishTransfer",
+		"vm disk read web --consumer nightly --since c0 " + writeFile(t, "old", ""):      "ListVMs CreateTransfer ListTransferRanges ReadTransfer FinishTransfer",
 
 		"vm operation list":                      "ListOperations",
 		"vm operation show o1":                   "ListOperations GetOperation",
@@ -142,6 +150,7 @@ func TestEveryOperationHasACommand(t *testing.T) {
 		"WatchOperation", // for consoles; commands wait with GetOperation
 		"CreateTicket",   // for browsers, which cannot send headers with sockets
 		"GetVMHistory",   // for the plots of consoles
+		"DeleteTransfer", // by vm disk, when something fails
 		"Heartbeat",      // what daemons say to each other
 	}
 	for _, operations := range commandLines(t) {

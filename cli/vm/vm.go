@@ -40,7 +40,7 @@ If --server is the registry of a fleet, --node names the host.
 		s.run(), s.create(), s.list(), s.show(),
 		s.start(), s.stop(), s.restart(), s.reset(), s.pause(), s.resume(), s.enable(), s.disable(), s.delete(), s.wait(),
 		s.console(), s.vnc(), s.exec(), s.cp(), s.ping(), s.events(), s.watch(), s.metrics(),
-		s.snapshots(), s.backups(), s.clone(), s.resize(), s.set(), s.operations(), s.host(), s.whoami(), s.audit(),
+		s.snapshots(), s.backups(), s.disk(), s.clone(), s.resize(), s.set(), s.operations(), s.host(), s.whoami(), s.audit(),
 	)
 	s.Complete(cmd)
 	return cmd

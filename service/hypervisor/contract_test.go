@@ -147,6 +147,19 @@ func takeTour(tr *tour) {
 	tr.ok("ExportBackup", backup+"/export", nil, 200)
 	tr.finished(tr.ok("RestoreBackup", backup+"/restore", object{"name": "restored"}, 202))
 	tr.ok("DeleteBackup", backup, nil, 204)
+	reading := tr.ok("CreateTransfer", vm+"/transfers", object{"direction": "read", "consumer": "tour"}, 201)
+	transfer := "/v1/transfers/" + contracttest.As[hypervisorapi.Transfer](reading).Id
+	tr.ok("GetTransfer", transfer, nil, 200)
+	tr.ok("ListTransferRanges", transfer+"/ranges", nil, 200)
+	tr.ok("ReadTransfer", transfer+"/data?offset=0&length=512", nil, 200)
+	tr.ok("FinishTransfer", transfer+"/finish", nil, 200)
+	blank := contracttest.As[hypervisorapi.VM](tr.call("POST", "/v1/vms", adminToken, object{
+		"name": "blank", "memory_mib": 64, "disk_gib": 1, "network": object{"mode": "none"},
+	}).Want(201))
+	writing := tr.call("POST", "/v1/vms/"+blank.Id+"/transfers", adminToken, object{"direction": "write"}).Want(201)
+	transfer = "/v1/transfers/" + contracttest.As[hypervisorapi.Transfer](writing).Id
+	tr.ok("WriteTransfer", transfer+"/data?offset=0", make([]byte, 512), 204)
+	tr.ok("DeleteTransfer", transfer, nil, 204)
 	tr.ok("ResizeVM", vm+"/resize", object{"disk_gib": 2}, 200)
 	tr.finished(tr.ok("CloneVM", vm+"/clone", object{"name": "two"}, 202))
 

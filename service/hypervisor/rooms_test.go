@@ -27,7 +27,7 @@ var arrows = map[string]string{
 
 	"recovery": "backend caller catalog disk host life machine record vm",
 	"usage":    "backend record",
-	"disk": "admission backend caller catalog host image life machine operation plan record " +
+	"disk": "admission backend caller catalog host image life machine nbd operation plan record " +
 		"storage vm",
 	"life":      "agent backend caller host machine operation plan record storage vm",
 	"agent":     "backend caller guest guest/wire host machine record",
@@ -41,7 +41,7 @@ var arrows = map[string]string{
 
 	// These know nothing of the daemon's.
 	"caller": "", "vm": "", "admission": "", "placement": "",
-	"accel": "", "cgroup": "", "image": "", "network": "", "qmp": "", "seed": "",
+	"accel": "", "cgroup": "", "image": "", "nbd": "", "network": "", "qmp": "", "seed": "",
 	"demo": "", "demo/demotest": "demo",
 	"guest": "guest/wire", "guest/agent": "guest/wire", "guest/wire": "",
 	"backend": "", "configfile": "backend", "storage": "backend", "storage/cephtest": "",

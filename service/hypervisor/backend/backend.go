@@ -18,6 +18,7 @@ package backend
 import (
 	"context"
 	"io"
+	"net"
 	"os"
 	"time"
 )
@@ -221,10 +222,15 @@ type Disks interface {
 	RevertFull(ctx context.Context, name string) error
 	// Copy writes the disk, or what changed in it, to a file.
 	Copy(ctx context.Context, c DiskCopy, progress func(float64)) error
+	// Export serves the disk, as of one moment, to readers, or a disk that no guest uses to a writer,
+	// until EndExport. There is at most one export.
+	Export(ctx context.Context, e DiskExport) (Export, error)
+	// EndExport ends the export, also that of a killed daemon. It succeeds if there is none.
+	EndExport(ctx context.Context) error
 	// HasBitmap reports whether a bitmap exists and has tracked all changes.
 	HasBitmap(ctx context.Context, name string) (bool, error)
-	// DropBitmaps removes all bitmaps except those to keep.
-	DropBitmaps(ctx context.Context, keep ...string) error
+	// DropBitmaps removes all bitmaps whose names begin with prefix, except those to keep.
+	DropBitmaps(ctx context.Context, prefix string, keep ...string) error
 	// Resize grows the disk to size bytes.
 	Resize(ctx context.Context, size int64) error
 	Close() error
@@ -247,4 +253,32 @@ type DiskCopy struct {
 	Note string
 	// Begun is called once the moment of the copy has passed; nil: not called.
 	Begun func()
+}
+
+// DiskExport describes an export of a disk.
+type DiskExport struct {
+	// Since is a bitmap: the export reports what changed since; empty: it reports what is allocated.
+	// The bitmap is not modified and keeps tracking.
+	Since string
+	// Note is a bitmap to create that tracks changes from the moment of the export on, or from
+	// shortly before it. It outlives the VM's process. Empty: none.
+	Note string
+	// Scratch is a file that the VM's process may write, to which it saves what the guest overwrites
+	// while the export lasts, at most ScratchSize bytes. If more is needed, reads of the export fail;
+	// the guest does not notice. Empty: no guest uses the disk.
+	Scratch     string
+	ScratchSize int64
+	// Writable exports the disk to a writer.
+	Writable bool
+	// Begun is called once the moment of the export has passed; nil: not called.
+	Begun func()
+}
+
+// Export is a disk that a VM's process serves by the NBD protocol.
+type Export struct {
+	Name string
+	// Bitmap is the name under which the export reports what changed; empty: it does not.
+	Bitmap string
+	// Dial connects to the process.
+	Dial func(ctx context.Context) (net.Conn, error)
 }

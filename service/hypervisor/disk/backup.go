@@ -26,6 +26,9 @@ func (w *Manager) dropBackup(id string) error {
 	return errors.Join(os.RemoveAll(w.host.BackupBoot(id)), os.RemoveAll(w.host.BackupFile(id)))
 }
 
+// backupBitmap begins the names of the bitmaps of the daemon's own backups.
+const backupBitmap = "backup-"
+
 // backupArgs are the arguments of a backup job.
 type backupArgs struct {
 	Backup, VM, Kind, Description string
@@ -61,7 +64,7 @@ func (w *Manager) runBackup(ctx context.Context, a backupArgs, progress func(flo
 			VMName:      r.Name,
 			Tenant:      r.Tenant,
 			Kind:        record.BackupFull,
-			Bitmap:      "backup-" + a.Backup,
+			Bitmap:      backupBitmap + a.Backup,
 			Description: a.Description,
 			Spec:        r.Spec,
 			Backend:     r.Backend,
@@ -88,7 +91,7 @@ func (w *Manager) runBackup(ctx context.Context, a backupArgs, progress func(flo
 				parent.Bitmap,
 			}
 		}
-		if err := d.DropBitmaps(ctx, keep...); err != nil {
+		if err := d.DropBitmaps(ctx, backupBitmap, keep...); err != nil {
 			return err
 		}
 		how, err := w.copyQuietly(ctx, &r, d, copying, progress)
@@ -103,7 +106,7 @@ func (w *Manager) runBackup(ctx context.Context, a backupArgs, progress func(flo
 		}
 		// Only now may the bitmaps that this backup was made from be dropped. If that fails, the
 		// next backup drops them.
-		if err := d.DropBitmaps(context.WithoutCancel(ctx), b.Bitmap); err != nil {
+		if err := d.DropBitmaps(context.WithoutCancel(ctx), backupBitmap, b.Bitmap); err != nil {
 			w.log.Warn("a disk keeps notes that are of no use any more", "vm", r.ID, "error", err)
 		}
 		return nil

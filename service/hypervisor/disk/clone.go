@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/durable"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
@@ -422,11 +423,18 @@ func (w *Manager) replaceDiskOf(ctx context.Context, r record.VM, b *record.Back
 	}
 	// The intent is stored in two ways: by the operation, which is repeated if the daemon is
 	// killed, and by forgetting the bitmaps of the old disk, so that no backup builds on them.
+	return w.exchange(ctx, &r, work, b.VirtualSize, "the disk is as in backup "+b.ID)
+}
+
+// exchange puts a file of size bytes in the place of a stopped VM's disk. The caller holds the VM's
+// work lock.
+func (w *Manager) exchange(ctx context.Context, r *record.VM, file string, size int64, message string) error {
 	if err := w.store.ForgetBitmaps(ctx, r.ID); err != nil {
 		return err
 	}
-	if err := os.Rename(work, w.host.Disk(&r).Target); err != nil {
+	disk := w.host.Disk(r).Target
+	if err := errors.Join(os.Rename(file, disk), durable.SyncFolder(filepath.Dir(disk))); err != nil {
 		return err
 	}
-	return w.store.SettleDisk(context.WithoutCancel(ctx), r.ID, b)
+	return w.store.SettleDisk(context.WithoutCancel(ctx), r.ID, size, message)
 }

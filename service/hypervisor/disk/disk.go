@@ -4,6 +4,7 @@
 //	freeze.go    quiescing the guest's file systems
 //	snapshot.go, revert.go
 //	backup.go    point-in-time copies of a disk, and the bitmaps for incremental ones
+//	transfer.go  disks that callers read as of one moment, or write
 //	clone.go     VMs made from another's disk or from a backup; disks that clones share
 //	settle.go    finishes or undoes what was in progress when the daemon ended
 //
@@ -18,7 +19,7 @@
 //   - Files that a VM's process could write to are copied to a file of the daemon's own and
 //     inspected there before anyone else uses them.
 //
-// It imports record, machine, host, life, plan, catalog, operation, backend, storage and image.
+// It imports record, machine, host, life, plan, catalog, operation, backend, storage, image and nbd.
 package disk
 
 import (
@@ -68,6 +69,8 @@ type Manager struct {
 	policy   *admission.Policy
 	log      *slog.Logger
 	now      func() time.Time
+
+	transfers transfers
 }
 
 // New returns a Manager and registers the operations on disks.
@@ -164,7 +167,7 @@ func (w *Manager) openDisk(ctx context.Context, m *machine.Machine, r *record.VM
 		if !ok {
 			return nil, fault.New(fault.Conflict, "the VM is ending")
 		}
-		return d, w.tidy(ctx, r.ID, d)
+		return d, errors.Join(w.endExport(ctx, r.ID, d), w.tidy(ctx, r.ID, d))
 	case vm.Stopped, vm.Failed:
 		d, err := keeper.OpenDisks(ctx, w.host.Spec(r))
 		if err != nil && ctx.Err() == nil && fault.From(err).Kind == fault.Internal {
@@ -174,7 +177,7 @@ func (w *Manager) openDisk(ctx context.Context, m *machine.Machine, r *record.VM
 		if err != nil {
 			return nil, err
 		}
-		if err := w.tidy(ctx, r.ID, d); err != nil {
+		if err := errors.Join(w.endExport(ctx, r.ID, d), w.tidy(ctx, r.ID, d)); err != nil {
 			return nil, errors.Join(err, d.Close())
 		}
 		return d, nil

@@ -45,29 +45,31 @@ func (w *Manager) quiet(ctx context.Context, r *record.VM, do func() error) (how
 func (w *Manager) copyQuietly(
 	ctx context.Context, r *record.VM, d backend.Disks, c backend.DiskCopy, progress func(float64),
 ) (how string, err error) {
-	thaw := func() {}
-	how = "as the disk was"
+	how, _, thaw := w.freeze(ctx, r)
+	defer thaw() // in case the copy does not begin
+	c.Begun = thaw
+	return how, d.Copy(ctx, c, progress)
+}
+
+// freeze freezes a guest's file systems, if its agent can. It returns how consistent the disk is
+// then, as text for people, and the function that thaws them, which may be called more than once.
+func (w *Manager) freeze(ctx context.Context, r *record.VM) (how string, frozen bool, thaw func()) {
 	client, agentErr := w.machines.Get(r.ID).Session()
 	switch {
 	case r.State != vm.Running || !r.Spec.V.Agent: // no guest writes, or no agent can freeze it
+		return "as the disk was", false, func() {}
 	case agentErr != nil:
-		how = "as the disk was, since the guest's agent is not connected"
-	default:
-		freezing, cancel := context.WithTimeout(ctx, freezePatience)
-		_, err := client.Freeze(freezing, freezeLimit)
-		cancel()
-		if err != nil {
-			how = "as the disk was, since the guest's file systems could not be stopped"
-			break
-		}
-		how = "with the guest's file systems at rest"
-		thaw = sync.OnceFunc(func() {
-			thawing, cancel := context.WithTimeout(context.WithoutCancel(ctx), freezePatience)
-			defer cancel()
-			_, _ = client.Thaw(thawing) // it thaws by itself otherwise
-		})
+		return "as the disk was, since the guest's agent is not connected", false, func() {}
 	}
-	c.Begun = thaw
-	defer thaw() // in case the copy does not begin
-	return how, d.Copy(ctx, c, progress)
+	freezing, cancel := context.WithTimeout(ctx, freezePatience)
+	_, err := client.Freeze(freezing, freezeLimit)
+	cancel()
+	if err != nil {
+		return "as the disk was, since the guest's file systems could not be stopped", false, func() {}
+	}
+	return "with the guest's file systems at rest", true, sync.OnceFunc(func() {
+		thawing, cancel := context.WithTimeout(context.WithoutCancel(ctx), freezePatience)
+		defer cancel()
+		_, _ = client.Thaw(thawing) // it thaws by itself otherwise
+	})
 }

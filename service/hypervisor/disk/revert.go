@@ -134,7 +134,7 @@ func (w *Manager) forgetBitmaps(ctx context.Context, m *machine.Machine, r *reco
 	if err != nil {
 		return err
 	}
-	err = d.DropBitmaps(ctx)
+	err = d.DropBitmaps(ctx, "")
 	if !r.State.HasProcess() {
 		err = errors.Join(err, d.Close())
 	}

@@ -44,6 +44,10 @@ func (h *Host) Disk(r *record.VM) backend.Disk { return h.pool(r).Disk(h.Volume(
 // WorkCopy returns the file in a VM's folder to which its disk is being copied.
 func (h *Host) WorkCopy(id string) string { return filepath.Join(h.Folder(id), workCopy) }
 
+// Scratch returns the file in a VM's folder to which its process saves what its guest overwrites
+// while the disk is read. It exists during that, and after a daemon was killed during that.
+func (h *Host) Scratch(id string) string { return filepath.Join(h.Folder(id), "scratch.qcow2") }
+
 const workCopy = "copy.qcow2"
 
 // CheckpointFolder returns the folder of a sandbox's full snapshot.

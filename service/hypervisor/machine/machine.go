@@ -18,6 +18,8 @@ type Machine struct {
 
 	mu       sync.Mutex
 	breakOff context.CancelCauseFunc // cancels the current work on the disk; nil: none
+	yield    context.CancelCauseFunc // cancels current work that gives way; nil: none
+	waiting  int                     // callers who wait for the work lock
 	deletes  int                     // number of deletions in progress
 	instance backend.Instance        // nil: no process
 	settled  chan struct{}           // closed when the end of the process is stored

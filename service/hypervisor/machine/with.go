@@ -68,6 +68,10 @@ func (s *Set) work(ctx context.Context, m *Machine, check Check, work Work) erro
 // Work takes the work lock, waiting until ctx ends, and returns the function that releases it. Use
 // With unless you need another way to wait.
 func (m *Machine) Work(ctx context.Context) (release func(), err error) {
+	if release, ok := m.TryWork(); ok {
+		return release, nil
+	}
+	defer m.wait()()
 	select {
 	case m.work <- struct{}{}:
 		return m.release, nil
@@ -110,5 +114,42 @@ func (m *Machine) BreakOff(cause error) {
 	defer m.mu.Unlock()
 	if m.breakOff != nil {
 		m.breakOff(cause)
+	}
+}
+
+// ErrYielded is the cause with which Yielding cancels work.
+var ErrYielded = fault.New(fault.Conflict, "other work on the VM was asked for")
+
+// wait registers a caller who waits for the work lock, and returns the function that ends that.
+func (m *Machine) wait() (done func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waiting++
+	if m.yield != nil {
+		m.yield(ErrYielded)
+	}
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.waiting--
+	}
+}
+
+// Yielding returns a context for work that gives way: it is cancelled with ErrYielded as soon as
+// somebody waits for the work lock, and by BreakOff. The caller must call done when the work is
+// finished, and holds the work lock.
+func (m *Machine) Yielding(ctx context.Context) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.breakOff, m.yield = cancel, cancel
+	if m.waiting > 0 {
+		cancel(ErrYielded)
+	}
+	return ctx, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.breakOff, m.yield = nil, nil
+		cancel(nil)
 	}
 }

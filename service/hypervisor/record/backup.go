@@ -135,12 +135,11 @@ func (s *Store) RemoveBackup(ctx context.Context, id string) error {
 	})
 }
 
-// SettleDisk stores that a VM's disk was replaced with that of a backup. It removes the rows of
+// SettleDisk stores that a VM's disk was replaced with another of size bytes. It removes the rows of
 // failed snapshots, whose remains were in the old disk.
-func (s *Store) SettleDisk(ctx context.Context, id string, b *Backup) error {
-	message := fmt.Sprintf("the disk is as in backup %s", b.ID)
+func (s *Store) SettleDisk(ctx context.Context, id string, size int64, message string) error {
 	_, err := s.changeWith(ctx, id, EventDisk, "", message, func(tx *db.Tx, r *VM) error {
-		r.Spec.V.DiskGiB = int((b.VirtualSize + GiB - 1) / GiB)
+		r.Spec.V.DiskGiB = int((size + GiB - 1) / GiB)
 		_, err := tx.Exec(ctx, "DELETE FROM snapshots WHERE vm_id = ?", id)
 		return err
 	})

@@ -655,6 +655,91 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/transfers/{transfer}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A transfer's id */
+                transfer: components["parameters"]["TransferID"];
+            };
+            cookie?: never;
+        };
+        /** A transfer; asking for it keeps it open */
+        get: operations["GetTransfer"];
+        put?: never;
+        post?: never;
+        /** End a transfer as if it had never been */
+        delete: operations["DeleteTransfer"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/transfers/{transfer}/data": {
+        parameters: {
+            query: {
+                /** @description In bytes */
+                offset: number;
+            };
+            header?: never;
+            path: {
+                /** @description A transfer's id */
+                transfer: components["parameters"]["TransferID"];
+            };
+            cookie?: never;
+        };
+        /** Bytes of the disk */
+        get: operations["ReadTransfer"];
+        /** Write bytes of the new disk; what is not written reads as zeros */
+        put: operations["WriteTransfer"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/transfers/{transfer}/finish": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A transfer's id */
+                transfer: components["parameters"]["TransferID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** End a transfer whose data has arrived: keep the checkpoint of a read, or put the written disk in its place */
+        post: operations["FinishTransfer"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/transfers/{transfer}/ranges": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A transfer's id */
+                transfer: components["parameters"]["TransferID"];
+            };
+            cookie?: never;
+        };
+        /** The ranges of the disk that the reader has to read, in order: what changed, or what is not all zeros */
+        get: operations["ListTransferRanges"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/vms": {
         parameters: {
             query?: never;
@@ -1189,6 +1274,34 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/vms/{id}/transfers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Begin to read the VM's disk as of this moment, also while it runs, or to write the disk of a VM that is stopped
+         * @description A transfer holds the VM for itself and gives way: any other work on the VM ends it, and so do two minutes without
+         *     a request. Then the requests of the transfer answer 409 `transfer_over` with the reason, and nothing has changed.
+         *
+         *     One that reads ends with `finish`, after which the next one of the same `consumer` may pass its `checkpoint` as
+         *     `since`, to read only what changed. One that writes ends with `finish` too, which puts what was written in the
+         *     place of the VM's disk.
+         */
+        post: operations["CreateTransfer"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/vms/{id}/vnc": {
         parameters: {
             query?: never;
@@ -1702,6 +1815,18 @@ export interface components {
             /** @description Absolute */
             path: string;
         };
+        Range: {
+            /**
+             * Format: int64
+             * @description In bytes
+             */
+            length: number;
+            /**
+             * Format: int64
+             * @description In bytes
+             */
+            offset: number;
+        };
         ReadOnly: {
             read_only: boolean;
         };
@@ -1764,6 +1889,39 @@ export interface components {
             /** Format: date-time */
             expires_at: string;
             ticket: string;
+        };
+        Transfer: {
+            /** @description The ranges are those that changed since `since`; otherwise, those that are not all zeros */
+            changed: boolean;
+            /** @description What the next read passes as `since`, once this one is finished */
+            checkpoint?: string;
+            /**
+             * @description What a read shows: the disk as a power failure would leave it, with the guest's file systems frozen, or of a VM that was stopped
+             * @enum {string}
+             */
+            consistency: "crash" | "filesystem" | "stopped";
+            direction: components["schemas"]["TransferDirection"];
+            id: string;
+            /**
+             * Format: int64
+             * @description Of the disk
+             */
+            size_bytes: number;
+            vm_id: string;
+        };
+        /** @enum {string} */
+        TransferDirection: "read" | "write";
+        TransferSpec: {
+            /** @description Who reads: each consumer has checkpoints of its own. None: the read leaves no checkpoint */
+            consumer?: string;
+            direction: components["schemas"]["TransferDirection"];
+            /** @description The checkpoint of the consumer's last finished read. If the disk does not have it any more, everything is read */
+            since?: string;
+            /**
+             * Format: int64
+             * @description Of the disk that is written; absent: that of the VM's
+             */
+            size_bytes?: number;
         };
         /** @description Averages over the time of one step in which the VM was measured */
         UsagePoint: {
@@ -2078,6 +2236,8 @@ export interface components {
         SnapshotName: string;
         /** @description From `tickets`, in place of credentials */
         SocketTicket: string;
+        /** @description A transfer's id */
+        TransferID: string;
         /** @description A VM's id */
         VMID: string;
     };
@@ -3236,6 +3396,196 @@ export interface operations {
             429: components["responses"]["TooMany"];
         };
     };
+    GetTransfer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A transfer's id */
+                transfer: components["parameters"]["TransferID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The transfer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Transfer"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    DeleteTransfer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A transfer's id */
+                transfer: components["parameters"]["TransferID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is over */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    ReadTransfer: {
+        parameters: {
+            query: {
+                /** @description In bytes */
+                length: number;
+                /** @description In bytes */
+                offset: number;
+            };
+            header?: never;
+            path: {
+                /** @description A transfer's id */
+                transfer: components["parameters"]["TransferID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Exactly so many bytes */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    WriteTransfer: {
+        parameters: {
+            query: {
+                /** @description In bytes */
+                offset: number;
+            };
+            header?: never;
+            path: {
+                /** @description A transfer's id */
+                transfer: components["parameters"]["TransferID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/octet-stream": string;
+            };
+        };
+        responses: {
+            /** @description They are written; `finish` makes them durable */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            507: components["responses"]["Full"];
+        };
+    };
+    FinishTransfer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A transfer's id */
+                transfer: components["parameters"]["TransferID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Nothing"];
+            };
+        };
+        responses: {
+            /** @description The transfer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Transfer"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    ListTransferRanges: {
+        parameters: {
+            query?: {
+                /** @description Only ranges that begin at this byte or later */
+                from?: number;
+                /** @description The most ranges of an answer */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description A transfer's id */
+                transfer: components["parameters"]["TransferID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The ranges; fewer than `limit` means that these are the last */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Range"][];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+        };
+    };
     ListVMs: {
         parameters: {
             query?: {
@@ -4216,6 +4566,41 @@ export interface operations {
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooMany"];
+        };
+    };
+    CreateTransfer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TransferSpec"];
+            };
+        };
+        responses: {
+            /** @description It is open */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Transfer"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
         };
     };
     OpenScreen: {

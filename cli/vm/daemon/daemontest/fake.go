@@ -99,7 +99,7 @@ func example(w http.ResponseWriter, op *contract.Operation) {
 	switch op.ID {
 	case "Exec":
 		contentType = "application/x-ndjson"
-	case "GetFile", "ExportImage", "ExportBackup":
+	case "GetFile", "ExportImage", "ExportBackup", "ReadTransfer":
 		contentType = "application/octet-stream"
 	}
 	w.Header().Set("Content-Type", contentType)

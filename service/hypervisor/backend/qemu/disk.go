@@ -105,7 +105,7 @@ func (i *Instance) Recover(ctx context.Context) error {
 		}
 	}
 	i.dropTarget(ctx)
-	return nil
+	return i.EndExport(ctx)
 }
 
 // Snapshot creates an internal snapshot in the disk.
@@ -283,19 +283,25 @@ func (i *Instance) Copy(ctx context.Context, c backend.DiskCopy, progress func(f
 	return refusal(err, "the disk was not copied")
 }
 
-// dropTarget closes the file of a copy. The node stays busy for a moment after a job.
-func (i *Instance) dropTarget(ctx context.Context) {
+// dropTarget closes the file of a copy. Errors do not matter: the next copy does it again.
+func (i *Instance) dropTarget(ctx context.Context) { _ = i.dropNode(ctx, copyTarget) }
+
+// dropNode removes a node, if there is one. It stays busy for a moment after a job or an export.
+func (i *Instance) dropNode(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	for {
-		err := i.monitor.Execute(ctx, "blockdev-del", map[string]any{"node-name": copyTarget}, nil)
+		err := i.monitor.Execute(ctx, "blockdev-del", map[string]any{"node-name": name}, nil)
 		refused := (*qmp.Error)(nil)
-		if err == nil || !errors.As(err, &refused) || !i.hasNode(ctx, copyTarget) {
-			return
+		if err == nil || !errors.As(err, &refused) {
+			return err
+		}
+		if !i.hasNode(ctx, name) {
+			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return err
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -345,8 +351,9 @@ func (i *Instance) HasBitmap(ctx context.Context, name string) (bool, error) {
 	), refusal(err, "the notes of what changed cannot be read")
 }
 
-// DropBitmaps removes all bitmaps of the system disk except those to keep.
-func (i *Instance) DropBitmaps(ctx context.Context, keep ...string) error {
+// DropBitmaps removes the bitmaps of the system disk whose names begin with prefix, except those to
+// keep.
+func (i *Instance) DropBitmaps(ctx context.Context, prefix string, keep ...string) error {
 	// An interrupted copy may still be running, with its own unnamed bitmaps.
 	if err := i.monitor.EndJob(ctx, copyJob); err != nil {
 		return refusal(err, "an earlier copy is not over")
@@ -357,7 +364,7 @@ func (i *Instance) DropBitmaps(ctx context.Context, keep ...string) error {
 	}
 	var errs []error
 	for _, b := range all {
-		if b.Name != "" && !slices.Contains(keep, b.Name) {
+		if b.Name != "" && strings.HasPrefix(b.Name, prefix) && !slices.Contains(keep, b.Name) {
 			errs = append(errs, i.dropBitmap(ctx, b.Name))
 		}
 	}

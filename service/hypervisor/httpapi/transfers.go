@@ -1,0 +1,126 @@
+package httpapi
+
+import (
+	"context"
+	"io"
+	"net/http"
+
+	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/disk"
+)
+
+func apiTransfer(t disk.Transfer) hypervisorapi.Transfer {
+	out := hypervisorapi.Transfer{
+		Id: t.ID, VmId: t.VM, Direction: hypervisorapi.TransferDirectionRead, SizeBytes: t.Size, Checkpoint: some(t.Checkpoint),
+		Changed: t.Changed, Consistency: hypervisorapi.TransferConsistency(t.Consistency),
+	}
+	if t.Write {
+		out.Direction = hypervisorapi.TransferDirectionWrite
+	}
+	return out
+}
+
+// CreateTransfer opens a transfer.
+func (a *API) CreateTransfer(
+	ctx context.Context, req hypervisorapi.CreateTransferRequestObject,
+) (hypervisorapi.CreateTransferResponseObject, error) {
+	b := req.Body
+	t, err := a.disk.OpenTransfer(ctx, req.Id, disk.TransferRequest{
+		Write: b.Direction == hypervisorapi.TransferDirectionWrite, Consumer: value(b.Consumer), Since: value(b.Since),
+		Size: value(b.SizeBytes),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.CreateTransfer201JSONResponse(apiTransfer(t)), nil
+}
+
+// GetTransfer returns a transfer.
+func (a *API) GetTransfer(
+	ctx context.Context, req hypervisorapi.GetTransferRequestObject,
+) (hypervisorapi.GetTransferResponseObject, error) {
+	t, err := a.disk.Transfer(ctx, req.Transfer)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.GetTransfer200JSONResponse(apiTransfer(t)), nil
+}
+
+// DeleteTransfer aborts a transfer.
+func (a *API) DeleteTransfer(
+	ctx context.Context, req hypervisorapi.DeleteTransferRequestObject,
+) (hypervisorapi.DeleteTransferResponseObject, error) {
+	return hypervisorapi.DeleteTransfer204Response{}, a.disk.AbortTransfer(ctx, req.Transfer)
+}
+
+// FinishTransfer ends a transfer whose data has arrived.
+func (a *API) FinishTransfer(
+	ctx context.Context, req hypervisorapi.FinishTransferRequestObject,
+) (hypervisorapi.FinishTransferResponseObject, error) {
+	t, err := a.disk.FinishTransfer(ctx, req.Transfer)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.FinishTransfer200JSONResponse(apiTransfer(t)), nil
+}
+
+// ListTransferRanges lists the ranges that a reader has to read.
+func (a *API) ListTransferRanges(
+	ctx context.Context, req hypervisorapi.ListTransferRangesRequestObject,
+) (hypervisorapi.ListTransferRangesResponseObject, error) {
+	ranges, err := a.disk.TransferRanges(ctx, req.Transfer, value(req.Params.From), orElse(req.Params.Limit, 10_000))
+	if err != nil {
+		return nil, err
+	}
+	out := make(hypervisorapi.ListTransferRanges200JSONResponse, len(ranges))
+	for i, r := range ranges {
+		out[i] = hypervisorapi.Range{Offset: r.Offset, Length: r.Length}
+	}
+	return out, nil
+}
+
+// piece is a response with bytes of a disk.
+type piece []byte
+
+// VisitReadTransferResponse implements the contract's answer.
+func (p piece) VisitReadTransferResponse(w http.ResponseWriter) error {
+	w.Header().Set("Content-Type", "application/octet-stream")
+	setLength(w, int64(len(p)))
+	w.WriteHeader(http.StatusOK)
+	_, err := w.Write(p)
+	return err
+}
+
+// ReadTransfer sends bytes of a disk.
+func (a *API) ReadTransfer(
+	ctx context.Context, req hypervisorapi.ReadTransferRequestObject,
+) (hypervisorapi.ReadTransferResponseObject, error) {
+	p := make(piece, req.Params.Length)
+	if err := a.disk.ReadTransfer(ctx, req.Transfer, p, req.Params.Offset); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// WriteTransfer writes bytes of a disk.
+func (a *API) WriteTransfer(
+	ctx context.Context, req hypervisorapi.WriteTransferRequestObject,
+) (hypervisorapi.WriteTransferResponseObject, error) {
+	// The transfer is looked at first, so that a body is only taken for one that is open.
+	t, err := a.disk.Transfer(ctx, req.Transfer)
+	if err != nil {
+		return nil, err
+	}
+	if !t.Write {
+		return nil, fault.New(fault.Conflict, "the transfer reads the disk").WithCode("transfer_reads")
+	}
+	p, err := io.ReadAll(io.LimitReader(req.Body, disk.MaxTransferPiece+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(p) == 0 || len(p) > disk.MaxTransferPiece {
+		return nil, fault.InvalidField("body", "must have 1 to %d bytes", disk.MaxTransferPiece)
+	}
+	return hypervisorapi.WriteTransfer204Response{}, a.disk.WriteTransfer(ctx, req.Transfer, p, req.Params.Offset)
+}
