@@ -112,6 +112,130 @@ func (c *Client) GetMe(ctx context.Context, editors ...rest.Editor) (*http.Respo
 	return c.Send(ctx, rest.To("GET", "/api/auth/me"), editors)
 }
 
+// ListBackups Backups, newest first
+func (c *Client) ListBackups(ctx context.Context, params *ListBackupsParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/api/backups")
+	if params != nil {
+		out.Query("limit", params.Limit)
+		out.Query("cursor", params.Cursor)
+		out.Query("vm", params.Vm)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// CreateBackup Begin to back up the disk of a VM, which may run
+func (c *Client) CreateBackup(ctx context.Context, params *CreateBackupParams, body CreateBackupJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/api/backups")
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// CreateBackupWithBody Begin to back up the disk of a VM, which may run
+func (c *Client) CreateBackupWithBody(ctx context.Context, params *CreateBackupParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/api/backups")
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// ListBackupJobs Jobs that make backups or restore them, and those that ended within a day; newest first
+func (c *Client) ListBackupJobs(ctx context.Context, params *ListBackupJobsParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/api/backups/jobs")
+	if params != nil {
+		out.Query("limit", params.Limit)
+		out.Query("cursor", params.Cursor)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// ListBackupPolicies The policies by which backups are made, by name
+func (c *Client) ListBackupPolicies(ctx context.Context, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/api/backups/policies"), editors)
+}
+
+// CreateBackupPolicy Have backups made on a schedule, of all VMs of the tenant that have one of the tags
+func (c *Client) CreateBackupPolicy(ctx context.Context, body CreateBackupPolicyJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/backups/policies").JSON("application/json", body), editors)
+}
+
+// CreateBackupPolicyWithBody Have backups made on a schedule, of all VMs of the tenant that have one of the tags
+func (c *Client) CreateBackupPolicyWithBody(ctx context.Context, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/backups/policies").Body(contentType, body), editors)
+}
+
+// DeleteBackupPolicy Remove a policy; its backups stay until they expire
+func (c *Client) DeleteBackupPolicy(ctx context.Context, policy string, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("DELETE", "/api/backups/policies/{policy}").Path("policy", policy), editors)
+}
+
+// UpdateBackupPolicy Replace a policy
+func (c *Client) UpdateBackupPolicy(ctx context.Context, policy string, body UpdateBackupPolicyJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("PUT", "/api/backups/policies/{policy}").Path("policy", policy).JSON("application/json", body), editors)
+}
+
+// UpdateBackupPolicyWithBody Replace a policy
+func (c *Client) UpdateBackupPolicyWithBody(ctx context.Context, policy string, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("PUT", "/api/backups/policies/{policy}").Path("policy", policy).Body(contentType, body), editors)
+}
+
+// RestoreBackup Begin to restore a backup: a new VM, or the disk and settings of the one that it is of, which is stopped
+func (c *Client) RestoreBackup(ctx context.Context, body RestoreBackupJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/backups/restore").JSON("application/json", body), editors)
+}
+
+// RestoreBackupWithBody Begin to restore a backup: a new VM, or the disk and settings of the one that it is of, which is stopped
+func (c *Client) RestoreBackupWithBody(ctx context.Context, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/backups/restore").Body(contentType, body), editors)
+}
+
+// ScanBackups List what is in the repository, and take in backups that this installation does not know
+func (c *Client) ScanBackups(ctx context.Context, body ScanBackupsJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/backups/scan").JSON("application/json", body), editors)
+}
+
+// ScanBackupsWithBody List what is in the repository, and take in backups that this installation does not know
+func (c *Client) ScanBackupsWithBody(ctx context.Context, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/backups/scan").Body(contentType, body), editors)
+}
+
+// GetBackupStats How many finished backups there are, and what they take
+func (c *Client) GetBackupStats(ctx context.Context, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/api/backups/stats"), editors)
+}
+
+// VerifyBackups Begin to read the whole repository back; backups that cannot be restored as they were get the status `damaged`
+func (c *Client) VerifyBackups(ctx context.Context, body VerifyBackupsJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/backups/verify").JSON("application/json", body), editors)
+}
+
+// VerifyBackupsWithBody Begin to read the whole repository back; backups that cannot be restored as they were get the status `damaged`
+func (c *Client) VerifyBackupsWithBody(ctx context.Context, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/backups/verify").Body(contentType, body), editors)
+}
+
+// DeleteBackup Remove a backup that is not protected
+func (c *Client) DeleteBackup(ctx context.Context, id string, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("DELETE", "/api/backups/{id}").Path("id", id), editors)
+}
+
+// GetBackup One backup
+func (c *Client) GetBackup(ctx context.Context, id string, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/api/backups/{id}").Path("id", id), editors)
+}
+
+// ProtectBackup Keep a backup from being removed until a time, also by admins; this cannot be taken back
+func (c *Client) ProtectBackup(ctx context.Context, id string, body ProtectBackupJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/backups/{id}/protect").Path("id", id).JSON("application/json", body), editors)
+}
+
+// ProtectBackupWithBody Keep a backup from being removed until a time, also by admins; this cannot be taken back
+func (c *Client) ProtectBackupWithBody(ctx context.Context, id string, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/backups/{id}/protect").Path("id", id).Body(contentType, body), editors)
+}
+
 // ListJobs Jobs that wait or run, and those that ended within a day; newest first
 func (c *Client) ListJobs(ctx context.Context, params *ListJobsParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("GET", "/api/jobs")

@@ -47,6 +47,52 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 	}, s.Login, LoginResponseObject.VisitLoginResponse))
 	mux.HandleFunc("GET "+base+"/api/auth/me", rest.Serve(fail, func(_ *rest.Input, _ *GetMeRequestObject) {
 	}, s.GetMe, GetMeResponseObject.VisitGetMeResponse))
+	mux.HandleFunc("GET "+base+"/api/backups", rest.Serve(fail, func(in *rest.Input, q *ListBackupsRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+		in.Query("vm", false, &q.Params.Vm)
+	}, s.ListBackups, ListBackupsResponseObject.VisitListBackupsResponse))
+	mux.HandleFunc("POST "+base+"/api/backups", rest.Serve(fail, func(in *rest.Input, q *CreateBackupRequestObject) {
+		in.Query("tenant", false, &q.Params.Tenant)
+		q.Body = rest.JSON[CreateBackupJSONRequestBody](in, true)
+	}, s.CreateBackup, CreateBackupResponseObject.VisitCreateBackupResponse))
+	mux.HandleFunc("DELETE "+base+"/api/backups/{id}", rest.Serve(fail, func(in *rest.Input, q *DeleteBackupRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.DeleteBackup, DeleteBackupResponseObject.VisitDeleteBackupResponse))
+	mux.HandleFunc("GET "+base+"/api/backups/{id}", rest.Serve(fail, func(in *rest.Input, q *GetBackupRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.GetBackup, GetBackupResponseObject.VisitGetBackupResponse))
+	mux.HandleFunc("POST "+base+"/api/backups/{id}/protect", rest.Serve(fail, func(in *rest.Input, q *ProtectBackupRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[ProtectBackupJSONRequestBody](in, true)
+	}, s.ProtectBackup, ProtectBackupResponseObject.VisitProtectBackupResponse))
+	mux.HandleFunc("GET "+base+"/api/backups/jobs", rest.Serve(fail, func(in *rest.Input, q *ListBackupJobsRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListBackupJobs, ListBackupJobsResponseObject.VisitListBackupJobsResponse))
+	mux.HandleFunc("GET "+base+"/api/backups/policies", rest.Serve(fail, func(_ *rest.Input, _ *ListBackupPoliciesRequestObject) {
+	}, s.ListBackupPolicies, ListBackupPoliciesResponseObject.VisitListBackupPoliciesResponse))
+	mux.HandleFunc("POST "+base+"/api/backups/policies", rest.Serve(fail, func(in *rest.Input, q *CreateBackupPolicyRequestObject) {
+		q.Body = rest.JSON[CreateBackupPolicyJSONRequestBody](in, true)
+	}, s.CreateBackupPolicy, CreateBackupPolicyResponseObject.VisitCreateBackupPolicyResponse))
+	mux.HandleFunc("DELETE "+base+"/api/backups/policies/{policy}", rest.Serve(fail, func(in *rest.Input, q *DeleteBackupPolicyRequestObject) {
+		in.Path("policy", &q.Policy)
+	}, s.DeleteBackupPolicy, DeleteBackupPolicyResponseObject.VisitDeleteBackupPolicyResponse))
+	mux.HandleFunc("PUT "+base+"/api/backups/policies/{policy}", rest.Serve(fail, func(in *rest.Input, q *UpdateBackupPolicyRequestObject) {
+		in.Path("policy", &q.Policy)
+		q.Body = rest.JSON[UpdateBackupPolicyJSONRequestBody](in, true)
+	}, s.UpdateBackupPolicy, UpdateBackupPolicyResponseObject.VisitUpdateBackupPolicyResponse))
+	mux.HandleFunc("POST "+base+"/api/backups/restore", rest.Serve(fail, func(in *rest.Input, q *RestoreBackupRequestObject) {
+		q.Body = rest.JSON[RestoreBackupJSONRequestBody](in, true)
+	}, s.RestoreBackup, RestoreBackupResponseObject.VisitRestoreBackupResponse))
+	mux.HandleFunc("POST "+base+"/api/backups/scan", rest.Serve(fail, func(in *rest.Input, q *ScanBackupsRequestObject) {
+		q.Body = rest.JSON[ScanBackupsJSONRequestBody](in, false)
+	}, s.ScanBackups, ScanBackupsResponseObject.VisitScanBackupsResponse))
+	mux.HandleFunc("GET "+base+"/api/backups/stats", rest.Serve(fail, func(_ *rest.Input, _ *GetBackupStatsRequestObject) {
+	}, s.GetBackupStats, GetBackupStatsResponseObject.VisitGetBackupStatsResponse))
+	mux.HandleFunc("POST "+base+"/api/backups/verify", rest.Serve(fail, func(in *rest.Input, q *VerifyBackupsRequestObject) {
+		q.Body = rest.JSON[VerifyBackupsJSONRequestBody](in, false)
+	}, s.VerifyBackups, VerifyBackupsResponseObject.VisitVerifyBackupsResponse))
 	mux.HandleFunc("GET "+base+"/api/jobs", rest.Serve(fail, func(in *rest.Input, q *ListJobsRequestObject) {
 		in.Query("limit", false, &q.Params.Limit)
 		in.Query("cursor", false, &q.Params.Cursor)
@@ -318,6 +364,247 @@ type GetMeResponseObject interface {
 type GetMe200JSONResponse Me
 
 func (r GetMe200JSONResponse) VisitGetMeResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ListBackupsRequestObject is a request of ListBackups.
+type ListBackupsRequestObject struct {
+	Params ListBackupsParams
+}
+
+// ListBackupsResponseObject is an answer of ListBackups.
+type ListBackupsResponseObject interface {
+	VisitListBackupsResponse(w http.ResponseWriter) error
+}
+
+type ListBackups200ResponseHeaders struct {
+	Link *string
+}
+
+type ListBackups200JSONResponse struct {
+	Body    []Backup
+	Headers ListBackups200ResponseHeaders
+}
+
+func (r ListBackups200JSONResponse) VisitListBackupsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
+}
+
+// CreateBackupRequestObject is a request of CreateBackup.
+type CreateBackupRequestObject struct {
+	Params CreateBackupParams
+	Body   *CreateBackupJSONRequestBody
+}
+
+// CreateBackupResponseObject is an answer of CreateBackup.
+type CreateBackupResponseObject interface {
+	VisitCreateBackupResponse(w http.ResponseWriter) error
+}
+
+type CreateBackup201JSONResponse Backup
+
+func (r CreateBackup201JSONResponse) VisitCreateBackupResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 201, "application/json", r)
+}
+
+// ListBackupJobsRequestObject is a request of ListBackupJobs.
+type ListBackupJobsRequestObject struct {
+	Params ListBackupJobsParams
+}
+
+// ListBackupJobsResponseObject is an answer of ListBackupJobs.
+type ListBackupJobsResponseObject interface {
+	VisitListBackupJobsResponse(w http.ResponseWriter) error
+}
+
+type ListBackupJobs200ResponseHeaders struct {
+	Link *string
+}
+
+type ListBackupJobs200JSONResponse struct {
+	Body    []BackupJob
+	Headers ListBackupJobs200ResponseHeaders
+}
+
+func (r ListBackupJobs200JSONResponse) VisitListBackupJobsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
+}
+
+// ListBackupPoliciesRequestObject is a request of ListBackupPolicies.
+type ListBackupPoliciesRequestObject struct {
+}
+
+// ListBackupPoliciesResponseObject is an answer of ListBackupPolicies.
+type ListBackupPoliciesResponseObject interface {
+	VisitListBackupPoliciesResponse(w http.ResponseWriter) error
+}
+
+type ListBackupPolicies200JSONResponse []BackupPolicy
+
+func (r ListBackupPolicies200JSONResponse) VisitListBackupPoliciesResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// CreateBackupPolicyRequestObject is a request of CreateBackupPolicy.
+type CreateBackupPolicyRequestObject struct {
+	Body *CreateBackupPolicyJSONRequestBody
+}
+
+// CreateBackupPolicyResponseObject is an answer of CreateBackupPolicy.
+type CreateBackupPolicyResponseObject interface {
+	VisitCreateBackupPolicyResponse(w http.ResponseWriter) error
+}
+
+type CreateBackupPolicy201JSONResponse BackupPolicy
+
+func (r CreateBackupPolicy201JSONResponse) VisitCreateBackupPolicyResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 201, "application/json", r)
+}
+
+// DeleteBackupPolicyRequestObject is a request of DeleteBackupPolicy.
+type DeleteBackupPolicyRequestObject struct {
+	Policy string
+}
+
+// DeleteBackupPolicyResponseObject is an answer of DeleteBackupPolicy.
+type DeleteBackupPolicyResponseObject interface {
+	VisitDeleteBackupPolicyResponse(w http.ResponseWriter) error
+}
+
+type DeleteBackupPolicy204Response struct {
+}
+
+func (r DeleteBackupPolicy204Response) VisitDeleteBackupPolicyResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
+}
+
+// UpdateBackupPolicyRequestObject is a request of UpdateBackupPolicy.
+type UpdateBackupPolicyRequestObject struct {
+	Policy string
+	Body   *UpdateBackupPolicyJSONRequestBody
+}
+
+// UpdateBackupPolicyResponseObject is an answer of UpdateBackupPolicy.
+type UpdateBackupPolicyResponseObject interface {
+	VisitUpdateBackupPolicyResponse(w http.ResponseWriter) error
+}
+
+type UpdateBackupPolicy200JSONResponse BackupPolicy
+
+func (r UpdateBackupPolicy200JSONResponse) VisitUpdateBackupPolicyResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// RestoreBackupRequestObject is a request of RestoreBackup.
+type RestoreBackupRequestObject struct {
+	Body *RestoreBackupJSONRequestBody
+}
+
+// RestoreBackupResponseObject is an answer of RestoreBackup.
+type RestoreBackupResponseObject interface {
+	VisitRestoreBackupResponse(w http.ResponseWriter) error
+}
+
+type RestoreBackup200JSONResponse BackupJob
+
+func (r RestoreBackup200JSONResponse) VisitRestoreBackupResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ScanBackupsRequestObject is a request of ScanBackups.
+type ScanBackupsRequestObject struct {
+	Body *ScanBackupsJSONRequestBody
+}
+
+// ScanBackupsResponseObject is an answer of ScanBackups.
+type ScanBackupsResponseObject interface {
+	VisitScanBackupsResponse(w http.ResponseWriter) error
+}
+
+type ScanBackups200JSONResponse BackupScan
+
+func (r ScanBackups200JSONResponse) VisitScanBackupsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// GetBackupStatsRequestObject is a request of GetBackupStats.
+type GetBackupStatsRequestObject struct {
+}
+
+// GetBackupStatsResponseObject is an answer of GetBackupStats.
+type GetBackupStatsResponseObject interface {
+	VisitGetBackupStatsResponse(w http.ResponseWriter) error
+}
+
+type GetBackupStats200JSONResponse BackupStats
+
+func (r GetBackupStats200JSONResponse) VisitGetBackupStatsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// VerifyBackupsRequestObject is a request of VerifyBackups.
+type VerifyBackupsRequestObject struct {
+	Body *VerifyBackupsJSONRequestBody
+}
+
+// VerifyBackupsResponseObject is an answer of VerifyBackups.
+type VerifyBackupsResponseObject interface {
+	VisitVerifyBackupsResponse(w http.ResponseWriter) error
+}
+
+type VerifyBackups202JSONResponse Job
+
+func (r VerifyBackups202JSONResponse) VisitVerifyBackupsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
+// DeleteBackupRequestObject is a request of DeleteBackup.
+type DeleteBackupRequestObject struct {
+	Id string
+}
+
+// DeleteBackupResponseObject is an answer of DeleteBackup.
+type DeleteBackupResponseObject interface {
+	VisitDeleteBackupResponse(w http.ResponseWriter) error
+}
+
+type DeleteBackup204Response struct {
+}
+
+func (r DeleteBackup204Response) VisitDeleteBackupResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
+}
+
+// GetBackupRequestObject is a request of GetBackup.
+type GetBackupRequestObject struct {
+	Id string
+}
+
+// GetBackupResponseObject is an answer of GetBackup.
+type GetBackupResponseObject interface {
+	VisitGetBackupResponse(w http.ResponseWriter) error
+}
+
+type GetBackup200JSONResponse Backup
+
+func (r GetBackup200JSONResponse) VisitGetBackupResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ProtectBackupRequestObject is a request of ProtectBackup.
+type ProtectBackupRequestObject struct {
+	Id   string
+	Body *ProtectBackupJSONRequestBody
+}
+
+// ProtectBackupResponseObject is an answer of ProtectBackup.
+type ProtectBackupResponseObject interface {
+	VisitProtectBackupResponse(w http.ResponseWriter) error
+}
+
+type ProtectBackup200JSONResponse Backup
+
+func (r ProtectBackup200JSONResponse) VisitProtectBackupResponse(w http.ResponseWriter) error {
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
@@ -908,6 +1195,48 @@ type Server interface {
 	// GetMe Who calls
 	// (GET /api/auth/me)
 	GetMe(context.Context, GetMeRequestObject) (GetMeResponseObject, error)
+	// ListBackups Backups, newest first
+	// (GET /api/backups)
+	ListBackups(context.Context, ListBackupsRequestObject) (ListBackupsResponseObject, error)
+	// CreateBackup Begin to back up the disk of a VM, which may run
+	// (POST /api/backups)
+	CreateBackup(context.Context, CreateBackupRequestObject) (CreateBackupResponseObject, error)
+	// ListBackupJobs Jobs that make backups or restore them, and those that ended within a day; newest first
+	// (GET /api/backups/jobs)
+	ListBackupJobs(context.Context, ListBackupJobsRequestObject) (ListBackupJobsResponseObject, error)
+	// ListBackupPolicies The policies by which backups are made, by name
+	// (GET /api/backups/policies)
+	ListBackupPolicies(context.Context, ListBackupPoliciesRequestObject) (ListBackupPoliciesResponseObject, error)
+	// CreateBackupPolicy Have backups made on a schedule, of all VMs of the tenant that have one of the tags
+	// (POST /api/backups/policies)
+	CreateBackupPolicy(context.Context, CreateBackupPolicyRequestObject) (CreateBackupPolicyResponseObject, error)
+	// DeleteBackupPolicy Remove a policy; its backups stay until they expire
+	// (DELETE /api/backups/policies/{policy})
+	DeleteBackupPolicy(context.Context, DeleteBackupPolicyRequestObject) (DeleteBackupPolicyResponseObject, error)
+	// UpdateBackupPolicy Replace a policy
+	// (PUT /api/backups/policies/{policy})
+	UpdateBackupPolicy(context.Context, UpdateBackupPolicyRequestObject) (UpdateBackupPolicyResponseObject, error)
+	// RestoreBackup Begin to restore a backup: a new VM, or the disk and settings of the one that it is of, which is stopped
+	// (POST /api/backups/restore)
+	RestoreBackup(context.Context, RestoreBackupRequestObject) (RestoreBackupResponseObject, error)
+	// ScanBackups List what is in the repository, and take in backups that this installation does not know
+	// (POST /api/backups/scan)
+	ScanBackups(context.Context, ScanBackupsRequestObject) (ScanBackupsResponseObject, error)
+	// GetBackupStats How many finished backups there are, and what they take
+	// (GET /api/backups/stats)
+	GetBackupStats(context.Context, GetBackupStatsRequestObject) (GetBackupStatsResponseObject, error)
+	// VerifyBackups Begin to read the whole repository back; backups that cannot be restored as they were get the status `damaged`
+	// (POST /api/backups/verify)
+	VerifyBackups(context.Context, VerifyBackupsRequestObject) (VerifyBackupsResponseObject, error)
+	// DeleteBackup Remove a backup that is not protected
+	// (DELETE /api/backups/{id})
+	DeleteBackup(context.Context, DeleteBackupRequestObject) (DeleteBackupResponseObject, error)
+	// GetBackup One backup
+	// (GET /api/backups/{id})
+	GetBackup(context.Context, GetBackupRequestObject) (GetBackupResponseObject, error)
+	// ProtectBackup Keep a backup from being removed until a time, also by admins; this cannot be taken back
+	// (POST /api/backups/{id}/protect)
+	ProtectBackup(context.Context, ProtectBackupRequestObject) (ProtectBackupResponseObject, error)
 	// ListJobs Jobs that wait or run, and those that ended within a day; newest first
 	// (GET /api/jobs)
 	ListJobs(context.Context, ListJobsRequestObject) (ListJobsResponseObject, error)

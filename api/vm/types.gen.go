@@ -7,6 +7,171 @@ import (
 	"time"
 )
 
+// Defines values for BackupStatus.
+const (
+	BackupStatusCompleted BackupStatus = "completed"
+	BackupStatusDamaged   BackupStatus = "damaged"
+	BackupStatusFailed    BackupStatus = "failed"
+	BackupStatusPending   BackupStatus = "pending"
+	BackupStatusRunning   BackupStatus = "running"
+)
+
+// Valid indicates whether the value is a known member of the BackupStatus enum.
+func (e BackupStatus) Valid() bool {
+	switch e {
+	case BackupStatusCompleted:
+		return true
+	case BackupStatusDamaged:
+		return true
+	case BackupStatusFailed:
+		return true
+	case BackupStatusPending:
+		return true
+	case BackupStatusRunning:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for BackupJobOperation.
+const (
+	BackupJobOperationBackup  BackupJobOperation = "backup"
+	BackupJobOperationRestore BackupJobOperation = "restore"
+)
+
+// Valid indicates whether the value is a known member of the BackupJobOperation enum.
+func (e BackupJobOperation) Valid() bool {
+	switch e {
+	case BackupJobOperationBackup:
+		return true
+	case BackupJobOperationRestore:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for BackupJobStatus.
+const (
+	BackupJobStatusCancelled BackupJobStatus = "cancelled"
+	BackupJobStatusCompleted BackupJobStatus = "completed"
+	BackupJobStatusFailed    BackupJobStatus = "failed"
+	BackupJobStatusQueued    BackupJobStatus = "queued"
+	BackupJobStatusRunning   BackupJobStatus = "running"
+)
+
+// Valid indicates whether the value is a known member of the BackupJobStatus enum.
+func (e BackupJobStatus) Valid() bool {
+	switch e {
+	case BackupJobStatusCancelled:
+		return true
+	case BackupJobStatusCompleted:
+		return true
+	case BackupJobStatusFailed:
+		return true
+	case BackupJobStatusQueued:
+		return true
+	case BackupJobStatusRunning:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for BackupPolicyScheduleType.
+const (
+	BackupPolicyScheduleTypeDaily   BackupPolicyScheduleType = "daily"
+	BackupPolicyScheduleTypeMonthly BackupPolicyScheduleType = "monthly"
+	BackupPolicyScheduleTypeWeekly  BackupPolicyScheduleType = "weekly"
+)
+
+// Valid indicates whether the value is a known member of the BackupPolicyScheduleType enum.
+func (e BackupPolicyScheduleType) Valid() bool {
+	switch e {
+	case BackupPolicyScheduleTypeDaily:
+		return true
+	case BackupPolicyScheduleTypeMonthly:
+		return true
+	case BackupPolicyScheduleTypeWeekly:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for BackupPolicySpecScheduleType.
+const (
+	BackupPolicySpecScheduleTypeDaily   BackupPolicySpecScheduleType = "daily"
+	BackupPolicySpecScheduleTypeMonthly BackupPolicySpecScheduleType = "monthly"
+	BackupPolicySpecScheduleTypeWeekly  BackupPolicySpecScheduleType = "weekly"
+)
+
+// Valid indicates whether the value is a known member of the BackupPolicySpecScheduleType enum.
+func (e BackupPolicySpecScheduleType) Valid() bool {
+	switch e {
+	case BackupPolicySpecScheduleTypeDaily:
+		return true
+	case BackupPolicySpecScheduleTypeMonthly:
+		return true
+	case BackupPolicySpecScheduleTypeWeekly:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for BackupPolicySpecWeekday.
+const (
+	BackupPolicySpecWeekdayFriday    BackupPolicySpecWeekday = "friday"
+	BackupPolicySpecWeekdayMonday    BackupPolicySpecWeekday = "monday"
+	BackupPolicySpecWeekdaySaturday  BackupPolicySpecWeekday = "saturday"
+	BackupPolicySpecWeekdaySunday    BackupPolicySpecWeekday = "sunday"
+	BackupPolicySpecWeekdayThursday  BackupPolicySpecWeekday = "thursday"
+	BackupPolicySpecWeekdayTuesday   BackupPolicySpecWeekday = "tuesday"
+	BackupPolicySpecWeekdayWednesday BackupPolicySpecWeekday = "wednesday"
+)
+
+// Valid indicates whether the value is a known member of the BackupPolicySpecWeekday enum.
+func (e BackupPolicySpecWeekday) Valid() bool {
+	switch e {
+	case BackupPolicySpecWeekdayFriday:
+		return true
+	case BackupPolicySpecWeekdayMonday:
+		return true
+	case BackupPolicySpecWeekdaySaturday:
+		return true
+	case BackupPolicySpecWeekdaySunday:
+		return true
+	case BackupPolicySpecWeekdayThursday:
+		return true
+	case BackupPolicySpecWeekdayTuesday:
+		return true
+	case BackupPolicySpecWeekdayWednesday:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for BackupType.
+const (
+	BackupTypeFull        BackupType = "full"
+	BackupTypeIncremental BackupType = "incremental"
+)
+
+// Valid indicates whether the value is a known member of the BackupType enum.
+func (e BackupType) Valid() bool {
+	switch e {
+	case BackupTypeFull:
+		return true
+	case BackupTypeIncremental:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for HealthStatus.
 const (
 	HealthStatusOk HealthStatus = "ok"
@@ -426,6 +591,200 @@ type AuditVerification struct {
 	Verified int64 `json:"verified"`
 }
 
+// Backup defines model for Backup.
+type Backup struct {
+	BackupType BackupType `json:"backup_type"`
+	Compressed bool       `json:"compressed"`
+
+	// Consistency `crash`, `filesystem` (file systems were frozen) or `stopped`; empty until it is known
+	Consistency string    `json:"consistency"`
+	Created     time.Time `json:"created"`
+	Description string    `json:"description"`
+
+	// DiskBytes The size of the VM's disk
+	DiskBytes int64 `json:"disk_bytes"`
+
+	// Error Why it failed, or what is damaged
+	Error     string     `json:"error"`
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	Finished  *time.Time `json:"finished,omitempty"`
+	Id        string     `json:"id"`
+
+	// JobId The job that makes it; for a day
+	JobId *string `json:"job_id,omitempty"`
+
+	// Policy The id of the policy that it is of
+	Policy         *string    `json:"policy,omitempty"`
+	ProtectedUntil *time.Time `json:"protected_until,omitempty"`
+
+	// ReadBytes What was read of the disk
+	ReadBytes int64 `json:"read_bytes"`
+
+	// RetentionDays 0: it does not expire
+	RetentionDays int `json:"retention_days"`
+
+	// SizeBytes What it has added to the repository: blocks that an earlier backup has already stored take nothing
+	SizeBytes int64        `json:"size_bytes"`
+	Status    BackupStatus `json:"status"`
+
+	// StorageLocation For admins without a tenant
+	StorageLocation *string `json:"storage_location,omitempty"`
+	Tenant          *string `json:"tenant,omitempty"`
+
+	// Verified When all of it was last read back
+	Verified *time.Time `json:"verified,omitempty"`
+	VmId     string     `json:"vm_id"`
+
+	// VmName When the backup was made
+	VmName string `json:"vm_name"`
+}
+
+// BackupStatus defines model for Backup.Status.
+type BackupStatus string
+
+// BackupJob defines model for BackupJob.
+type BackupJob struct {
+	BackupId string    `json:"backup_id"`
+	Created  time.Time `json:"created"`
+
+	// Error Why it failed
+	Error     string             `json:"error"`
+	Finished  *time.Time         `json:"finished,omitempty"`
+	Id        string             `json:"id"`
+	Operation BackupJobOperation `json:"operation"`
+	Progress  float32            `json:"progress"`
+	Status    BackupJobStatus    `json:"status"`
+
+	// VmName The VM that is backed up, or that is made or changed by a restore
+	VmName string `json:"vm_name"`
+}
+
+// BackupJobOperation defines model for BackupJob.Operation.
+type BackupJobOperation string
+
+// BackupJobStatus defines model for BackupJob.Status.
+type BackupJobStatus string
+
+// BackupPolicy defines model for BackupPolicy.
+type BackupPolicy struct {
+	BackupType  BackupType `json:"backup_type"`
+	Created     time.Time  `json:"created"`
+	Day         int        `json:"day"`
+	Enabled     bool       `json:"enabled"`
+	Id          string     `json:"id"`
+	KeepDaily   int        `json:"keep_daily"`
+	KeepLast    int        `json:"keep_last"`
+	KeepMonthly int        `json:"keep_monthly"`
+	KeepWeekly  int        `json:"keep_weekly"`
+
+	// LastResult How many backups the last run has begun, and why others were not
+	LastResult string     `json:"last_result"`
+	LastRun    *time.Time `json:"last_run,omitempty"`
+	Name       string     `json:"name"`
+
+	// NextRun If it is enabled. A run that was missed is made up for, once
+	NextRun       *time.Time               `json:"next_run,omitempty"`
+	RetentionDays int                      `json:"retention_days"`
+	ScheduleType  BackupPolicyScheduleType `json:"schedule_type"`
+
+	// Tenant Whose VMs; absent: VMs of all tenants
+	Tenant   *string  `json:"tenant,omitempty"`
+	Time     string   `json:"time"`
+	Timezone string   `json:"timezone"`
+	VmTags   []string `json:"vm_tags"`
+	Weekday  string   `json:"weekday"`
+}
+
+// BackupPolicyScheduleType defines model for BackupPolicy.ScheduleType.
+type BackupPolicyScheduleType string
+
+// BackupPolicySpec defines model for BackupPolicySpec.
+type BackupPolicySpec struct {
+	BackupType *BackupType `json:"backup_type,omitempty"`
+
+	// Day Of monthly ones; in shorter months, the last day
+	Day     *int  `json:"day,omitempty"`
+	Enabled *bool `json:"enabled,omitempty"`
+
+	// KeepDaily The newest of so many days
+	KeepDaily *int `json:"keep_daily,omitempty"`
+
+	// KeepLast With any keep, what none of them keeps is removed after a run: the newest ones
+	KeepLast    *int   `json:"keep_last,omitempty"`
+	KeepMonthly *int   `json:"keep_monthly,omitempty"`
+	KeepWeekly  *int   `json:"keep_weekly,omitempty"`
+	Name        string `json:"name"`
+
+	// RetentionDays 0 or absent: they do not expire by age
+	RetentionDays *int                         `json:"retention_days,omitempty"`
+	ScheduleType  BackupPolicySpecScheduleType `json:"schedule_type"`
+
+	// Tenant For admins without a tenant: whose VMs; absent: VMs of all tenants
+	Tenant *string `json:"tenant,omitempty"`
+	Time   *string `json:"time,omitempty"`
+
+	// Timezone As in the IANA database, like Europe/Berlin
+	Timezone *string `json:"timezone,omitempty"`
+
+	// VmTags VMs with one of these tags
+	VmTags []string `json:"vm_tags"`
+
+	// Weekday Of weekly ones
+	Weekday *BackupPolicySpecWeekday `json:"weekday,omitempty"`
+}
+
+// BackupPolicySpecScheduleType defines model for BackupPolicySpec.ScheduleType.
+type BackupPolicySpecScheduleType string
+
+// BackupPolicySpecWeekday Of weekly ones
+type BackupPolicySpecWeekday string
+
+// BackupProtection defines model for BackupProtection.
+type BackupProtection struct {
+	// Until At most ten years ahead, and later than before
+	Until time.Time `json:"until"`
+}
+
+// BackupScan defines model for BackupScan.
+type BackupScan struct {
+	// Added Those that were not known
+	Added int `json:"added"`
+
+	// Damaged Objects that are damaged; verify says more
+	Damaged int `json:"damaged"`
+
+	// Found Backups in the repository
+	Found int `json:"found"`
+}
+
+// BackupSpec defines model for BackupSpec.
+type BackupSpec struct {
+	BackupType *BackupType `json:"backup_type,omitempty"`
+
+	// Compress Accepted for other clients; blocks that become smaller are always compressed
+	Compress    *bool   `json:"compress,omitempty"`
+	Description *string `json:"description,omitempty"`
+
+	// RetentionDays When it expires, in days; 0 or absent: never
+	RetentionDays *int   `json:"retention_days,omitempty"`
+	VmName        string `json:"vm_name"`
+}
+
+// BackupStats defines model for BackupStats.
+type BackupStats struct {
+	ByType map[string]int `json:"by_type"`
+
+	// ByVm By the VM's name, the 1,000 VMs with the most backups
+	ByVm           map[string]int `json:"by_vm"`
+	NewestBackup   *time.Time     `json:"newest_backup"`
+	OldestBackup   *time.Time     `json:"oldest_backup"`
+	TotalBackups   int            `json:"total_backups"`
+	TotalSizeBytes int64          `json:"total_size_bytes"`
+}
+
+// BackupType defines model for BackupType.
+type BackupType string
+
 // BindMount defines model for BindMount.
 type BindMount struct {
 	Destination string `json:"destination"`
@@ -577,7 +936,9 @@ type Nothing = map[string]interface{}
 
 // Quota The most that the VMs of a tenant may have together; without a number there is no limit
 type Quota struct {
-	Cpus *int `json:"cpus,omitempty"`
+	// BackupBytes What backups may take in the repository
+	BackupBytes *int64 `json:"backup_bytes,omitempty"`
+	Cpus        *int   `json:"cpus,omitempty"`
 
 	// Disk GiB
 	Disk *int `json:"disk,omitempty"`
@@ -586,6 +947,21 @@ type Quota struct {
 	Memory    *int `json:"memory,omitempty"`
 	Snapshots *int `json:"snapshots,omitempty"`
 	Vms       *int `json:"vms,omitempty"`
+}
+
+// RestoreSpec defines model for RestoreSpec.
+type RestoreSpec struct {
+	BackupId string `json:"backup_id"`
+
+	// RestoreConfig CPUs, memory, labels, tags and description, too
+	RestoreConfig *bool `json:"restore_config,omitempty"`
+	RestoreDisks  *bool `json:"restore_disks,omitempty"`
+
+	// RestoreState Memory, which backups do not hold: only false
+	RestoreState *bool `json:"restore_state,omitempty"`
+
+	// TargetVmName The name of a new VM; null or absent: in place
+	TargetVmName *string `json:"target_vm_name,omitempty"`
 }
 
 // Reverted defines model for Reverted.
@@ -693,7 +1069,8 @@ type TenantSpec struct {
 
 // TenantUse defines model for TenantUse.
 type TenantUse struct {
-	Cpus int `json:"cpus"`
+	BackupBytes int64 `json:"backup_bytes"`
+	Cpus        int   `json:"cpus"`
 
 	// Disk GiB
 	Disk int `json:"disk"`
@@ -965,6 +1342,33 @@ type ListAuditParams struct {
 // ListAuditParamsResult defines parameters for ListAudit.
 type ListAuditParamsResult string
 
+// ListBackupsParams defines parameters for ListBackups.
+type ListBackupsParams struct {
+	// Limit The most items of a page
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where the page begins, from the `Link` header
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Vm Only those of the VM with this name, also if it is deleted
+	Vm *string `form:"vm,omitempty" json:"vm,omitempty"`
+}
+
+// CreateBackupParams defines parameters for CreateBackup.
+type CreateBackupParams struct {
+	// Tenant The VM's tenant, for callers without one
+	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// ListBackupJobsParams defines parameters for ListBackupJobs.
+type ListBackupJobsParams struct {
+	// Limit The most items of a page
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where the page begins, from the `Link` header
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
 // ListJobsParams defines parameters for ListJobs.
 type ListJobsParams struct {
 	// Limit The most items of a page
@@ -1156,6 +1560,27 @@ type LoginJSONRequestBody = Credentials
 
 // LogoutJSONRequestBody defines body for Logout for application/json ContentType.
 type LogoutJSONRequestBody = Nothing
+
+// CreateBackupJSONRequestBody defines body for CreateBackup for application/json ContentType.
+type CreateBackupJSONRequestBody = BackupSpec
+
+// CreateBackupPolicyJSONRequestBody defines body for CreateBackupPolicy for application/json ContentType.
+type CreateBackupPolicyJSONRequestBody = BackupPolicySpec
+
+// UpdateBackupPolicyJSONRequestBody defines body for UpdateBackupPolicy for application/json ContentType.
+type UpdateBackupPolicyJSONRequestBody = BackupPolicySpec
+
+// RestoreBackupJSONRequestBody defines body for RestoreBackup for application/json ContentType.
+type RestoreBackupJSONRequestBody = RestoreSpec
+
+// ScanBackupsJSONRequestBody defines body for ScanBackups for application/json ContentType.
+type ScanBackupsJSONRequestBody = Nothing
+
+// VerifyBackupsJSONRequestBody defines body for VerifyBackups for application/json ContentType.
+type VerifyBackupsJSONRequestBody = Nothing
+
+// ProtectBackupJSONRequestBody defines body for ProtectBackup for application/json ContentType.
+type ProtectBackupJSONRequestBody = BackupProtection
 
 // CancelJobJSONRequestBody defines body for CancelJob for application/json ContentType.
 type CancelJobJSONRequestBody = Nothing

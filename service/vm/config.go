@@ -1,10 +1,13 @@
 package vm
 
 import (
+	"cmp"
+	"path/filepath"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/service/vm/backup"
 )
 
 // EnvPrefix precedes the names of the service's environment variables.
@@ -30,6 +33,14 @@ type Config struct {
 	AdminPassword   string `key:"admin-password" secret:"true" help:"The password of admin-username when it is added."`
 	JWTSecret       string `key:"jwt-secret" secret:"true" help:"Secret that signs tokens, at least 32 bytes; replicas must share it. Without one it is derived from the secret key."`
 	ExpirationHours int    `key:"expiration-hours" default:"24" min:"0" max:"8760" help:"How long tokens are valid, in hours; at least one."`
+
+	BackupRepository string `key:"backup-repository" help:"Where backups are kept: a folder, or a bucket as s3+https://HOST/BUCKET/PREFIX. Default: backups in the data folder."`
+	BackupKeyFile    string `key:"backup-key-file" help:"File with the age identity that opens the backup repository. It is made with the repository; keep a copy elsewhere. Default: backup.key in the data folder."`
+	BackupPassphrase string `key:"backup-passphrase" secret:"true" help:"A passphrase that opens the backup repository, too. It is set when the repository is made."`
+	BackupAccessKey  string `key:"backup-access-key" help:"Access key of the bucket."`
+	BackupSecretKey  string `key:"backup-secret-key" secret:"true" help:"Secret key of the bucket."`
+	BackupRegion     string `key:"backup-region" default:"us-east-1" help:"Region of the bucket."`
+	BackupCA         string `key:"backup-ca" help:"Certificate file of authorities that the bucket's service is verified with, instead of the host's."`
 
 	SecretKey         string `key:"secret-key" secret:"true" help:"Key that protects stored secrets and signs the audit log. Replicas must share it; without one it is made and kept in the data folder."`
 	AcceptedSecretKey string `key:"accepted-secret-key" secret:"true" help:"A second secret key that is accepted while keys are rotated: the one before, or the next one."`
@@ -67,6 +78,16 @@ func (c *Config) Validate() error {
 		return err
 	}
 	return c.server().Validate()
+}
+
+// repository returns where the backup repository is.
+func (c *Config) repository() backup.Location {
+	return backup.Location{
+		URL:       cmp.Or(c.BackupRepository, filepath.Join(c.Data, "backups")),
+		KeyFile:   cmp.Or(c.BackupKeyFile, filepath.Join(c.Data, "backup.key")),
+		AccessKey: c.BackupAccessKey, SecretKey: c.BackupSecretKey, Region: c.BackupRegion, CAFile: c.BackupCA,
+		Passphrase: c.BackupPassphrase, Data: c.Data,
+	}
 }
 
 func (c *Config) server() httpserve.Config {

@@ -66,7 +66,7 @@ func TestEveryOperationIsExercisedRefusesStrangersAndIsAudited(t *testing.T) {
 		if op.Access == "open" {
 			continue
 		}
-		path := strings.NewReplacer("{id}", "none", "{name}", "none", "{job}", "none", "{username}", "none").Replace(op.Path)
+		path := strings.NewReplacer("{id}", "none", "{name}", "none", "{job}", "none", "{username}", "none", "{policy}", "none").Replace(op.Path)
 		a := m.call(op.Method, path, "", nil).Want(401)
 		if !strings.Contains(a.Body, `"Authentication required"`) {
 			t.Errorf("%s: %s", op.ID, a.Body)
@@ -137,6 +137,7 @@ func takeTour(tr *tour) {
 	tr.settled("two", tr.admin)
 	tr.ok("StopVM", "/api/vms/web/stop", object{"grace_seconds": 1}, 200)
 
+	tourBackups(tr)
 	jobs := contracttest.As[[]vmapi.Job](tr.ok("ListJobs", "/api/jobs?vm="+made.Id, nil, 200))
 	job := "/api/jobs/" + jobs[0].Id
 	tr.ok("GetJob", job, nil, 200)
@@ -155,6 +156,31 @@ func takeTour(tr *tour) {
 	tr.breakAudit()
 	v := contracttest.As[vmapi.AuditVerification](tr.ok("VerifyAudit", "/api/audit/verify", nil, 200))
 	tr.ok("AcknowledgeAudit", "/api/audit/acknowledge", object{"through": v.Breaks[0].Recorded, "note": "tested"}, 204)
+}
+
+func tourBackups(tr *tour) {
+	tr.Helper()
+	made := contracttest.As[vmapi.Backup](tr.ok("CreateBackup", "/api/backups", object{"vm_name": "web"}, 201))
+	tr.call("GET", "/api/jobs/"+*made.JobId+"?wait=60", tr.admin, nil).Want(200)
+	tr.ok("ListBackups", "/api/backups?vm=web", nil, 200)
+	tr.ok("GetBackup", "/api/backups/"+made.Id, nil, 200)
+	tr.ok("GetBackupStats", "/api/backups/stats", nil, 200)
+	tr.ok("ListBackupJobs", "/api/backups/jobs", nil, 200)
+	tr.ok("ScanBackups", "/api/backups/scan", nil, 200)
+	verified := contracttest.As[vmapi.Job](tr.ok("VerifyBackups", "/api/backups/verify", nil, 202))
+	tr.call("GET", "/api/jobs/"+verified.Id+"?wait=60", tr.admin, nil).Want(200)
+	tr.ok("RestoreBackup", "/api/backups/restore", object{"backup_id": made.Id, "target_vm_name": "restored"}, 200)
+	tr.settled("restored", tr.admin)
+	spec := object{"name": "nightly", "vm_tags": []string{"x"}, "schedule_type": "daily"}
+	p := contracttest.As[vmapi.BackupPolicy](tr.ok("CreateBackupPolicy", "/api/backups/policies", spec, 201))
+	tr.ok("ListBackupPolicies", "/api/backups/policies", nil, 200)
+	tr.ok("UpdateBackupPolicy", "/api/backups/policies/"+p.Id, spec, 200)
+	tr.ok("DeleteBackupPolicy", "/api/backups/policies/"+p.Id, nil, 204)
+	tr.ok("DeleteBackup", "/api/backups/"+made.Id, nil, 204)
+	made = contracttest.As[vmapi.Backup](tr.ok("CreateBackup", "/api/backups", object{"vm_name": "web"}, 201))
+	tr.call("GET", "/api/jobs/"+*made.JobId+"?wait=60", tr.admin, nil).Want(200)
+	until := tr.now().Add(time.Hour).UTC().Format(time.RFC3339)
+	tr.ok("ProtectBackup", "/api/backups/"+made.Id+"/protect", object{"until": until}, 200)
 }
 
 // Every operation is tried by every kind of caller. The table testdata/access.tsv says what each may
@@ -178,7 +204,7 @@ func TestAccessMatrix(t *testing.T) {
 			continue
 		}
 		fmt.Fprintf(&got, "%s\t%s", op.ID, op.Access)
-		path := strings.NewReplacer("{id}", "none", "{name}", "none", "{job}", "none", "{username}", "none").Replace(op.Path)
+		path := strings.NewReplacer("{id}", "none", "{name}", "none", "{job}", "none", "{username}", "none", "{policy}", "none").Replace(op.Path)
 		for _, name := range names {
 			body := any(nil)
 			if op.Method != "GET" && op.Method != "DELETE" {

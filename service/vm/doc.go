@@ -10,6 +10,8 @@
 //	watch/       keeps what is stored like what the daemon tells
 //	life/        create, start, stop, pause, clone, delete
 //	snapshot/    snapshots and their tree
+//	backup/      backups, their policies, restores
+//	repository/  where backups are kept: encrypted, deduplicated, in a folder or a bucket
 //	job/         long work as durable jobs
 //	driver/      the client of the daemon, or of a fleet's registry
 //	record/      rows and SQL: tenants, VMs, events, snapshots, jobs, audit log

@@ -45,6 +45,7 @@ type manager struct {
 	skew     *atomic.Int64 // nanoseconds that the service's clock is ahead
 	stop     func()
 	config   vm.Config
+	service  *vm.Service
 }
 
 // engines runs a test on a service on SQLite and on one on PostgreSQL.
@@ -91,6 +92,7 @@ func (m *manager) begin() {
 	if err != nil {
 		m.Fatal(err)
 	}
+	m.service = svc
 	if m.contract, err = httpapi.Contract(); err != nil {
 		m.Fatal(err)
 	}
@@ -180,6 +182,24 @@ func (m *manager) eventually(what string, ok func() bool) {
 
 // now returns the service's time.
 func (m *manager) now() time.Time { return time.Now().Add(time.Duration(m.skew.Load())) }
+
+// ahead moves the service's clock, and signs in anew, since tokens expire.
+func (m *manager) ahead(by time.Duration) {
+	m.Helper()
+	m.skew.Add(int64(by))
+	m.admin = m.login(adminName, adminPassword)
+}
+
+// idle reports whether no backup is being made or restored.
+func (m *manager) idle() bool {
+	m.Helper()
+	for _, j := range contracttest.As[[]vmapi.BackupJob](m.call("GET", "/api/backups/jobs", m.admin, nil).Want(200)) {
+		if j.Status == "queued" || j.Status == "running" {
+			return false
+		}
+	}
+	return true
+}
 
 // breakAudit changes an entry of the audit log in the database, behind the service's back.
 func (m *manager) breakAudit() {

@@ -15,6 +15,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/keyring"
 	"github.com/mainstay-infra/mainstay/kit/operation"
 	"github.com/mainstay-infra/mainstay/kit/session"
+	"github.com/mainstay-infra/mainstay/service/vm/backup"
 	"github.com/mainstay-infra/mainstay/service/vm/caller"
 	"github.com/mainstay-infra/mainstay/service/vm/httpapi"
 	"github.com/mainstay-infra/mainstay/service/vm/identity"
@@ -75,12 +76,19 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 		Store: s.store, Driver: s.driver, Jobs: s.jobs, Sealer: sealers.settings, Log: s.log, Now: s.now,
 	})
 	s.snapshots = snapshot.New(s.store, s.driver, s.log)
+	if s.backups, err = backup.New(backup.Config{
+		Store: s.store, Driver: s.driver, Jobs: s.jobs, Life: s.life, Repository: s.cfg.repository(), Log: s.log, Now: s.now,
+	}); err != nil {
+		return err
+	}
+	s.cfg.BackupPassphrase, s.cfg.BackupSecretKey = "", ""
 	s.watch = watch.New(s.store, s.driver, s.log)
 	s.api, err = httpapi.New(httpapi.Config{
 		Log: s.log, Registry: deps.Registry, Tracer: deps.Tracer, Console: deps.Console, Now: s.now,
 		AccessLog: s.cfg.AccessLog, MaxInFlight: s.cfg.MaxInFlight, Ending: s.ending,
 		Ping:     func(ctx context.Context) (string, error) { return s.db.Engine().String(), s.db.Ping(ctx) },
 		Identity: s.identity, Store: s.store, Jobs: s.jobs, Driver: s.driver, Life: s.life, Snapshots: s.snapshots,
+		Backups: s.backups,
 	})
 	return err
 }

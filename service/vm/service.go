@@ -20,6 +20,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/keyring"
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/kit/session"
+	"github.com/mainstay-infra/mainstay/service/vm/backup"
 	"github.com/mainstay-infra/mainstay/service/vm/driver"
 	"github.com/mainstay-infra/mainstay/service/vm/httpapi"
 	"github.com/mainstay-infra/mainstay/service/vm/identity"
@@ -56,6 +57,7 @@ type Service struct {
 	driver    *driver.Driver
 	life      *life.Life
 	snapshots *snapshot.Manager
+	backups   *backup.Manager
 	watch     *watch.Watcher
 	api       *httpapi.API
 	// renew seals stored secrets again with the current secret key.
@@ -109,10 +111,14 @@ func (s *Service) Run(ctx context.Context) error {
 	work.Go(func() { routine.Keep(ctx, s.log, "jobs", func(ctx context.Context) { jobsErr = s.jobs.Run(ctx) }) })
 	work.Go(func() { routine.Keep(ctx, s.log, "audit", s.audit.Run) })
 	work.Go(func() { routine.Keep(ctx, s.log, "events of the daemon", s.watch.Follow) })
+	work.Go(func() { routine.Keep(ctx, s.log, "backups of an earlier installation", s.backups.ScanAtStart) })
 	for _, p := range []jobs.Periodic{
 		{Name: "compare with the daemon", Interval: s.cfg.CompareInterval, Nudge: s.watch.Nudged(), Run: s.watch.Compare},
 		{Name: "remove deleted VMs", Interval: 5 * time.Second, Nudge: s.life.Nudged(), Run: s.life.Sweep},
 		{Name: "remove unfinished snapshots", Interval: time.Minute, Run: s.snapshots.Sweep},
+		{Name: "backup policies", Interval: 30 * time.Second, Run: s.backups.RunPolicies},
+		{Name: "remove expired backups", Interval: time.Minute, Run: s.backups.Expire},
+		{Name: "free room in the backup repository", Interval: time.Hour, Run: s.backups.Prune},
 		{Name: "forget jobs", Interval: time.Hour, Run: s.jobs.Expire},
 		{Name: "seals", Interval: time.Minute, Run: s.renewLateSeals},
 	} {

@@ -59,6 +59,16 @@ func From(ctx context.Context) Caller {
 // ByItself returns a context in which the service acts on its own.
 func ByItself(ctx context.Context) context.Context { return shell.As(ctx, System) }
 
+// Acting returns a context in which the service acts on its own, for the person who asked for a job;
+// empty: for nobody.
+func Acting(ctx context.Context, person string) context.Context {
+	c := System
+	if person != "" {
+		c.Name = person
+	}
+	return shell.As(ctx, c)
+}
+
 // Person returns the name of the person who acts, or "" if the service acts on its own. A user may be
 // called what the service calls itself.
 func (c Caller) Person() string {

@@ -58,9 +58,12 @@ func (d *Driver) spec(r *record.VM, init record.CloudInit) hypervisorapi.VMSpec 
 	backend := hypervisorapi.Backend(r.Spec.V.Backend)
 	mode := hypervisorapi.NetworkMode(r.Spec.V.Network.Mode)
 	spec := hypervisorapi.VMSpec{
-		Name: r.Name, Backend: &backend, Vcpus: &r.CPUs, MemoryMib: &r.Memory, Image: &r.Spec.V.Image,
+		Name: r.Name, Backend: &backend, Vcpus: &r.CPUs, MemoryMib: &r.Memory,
 		Labels: &hypervisorapi.Labels{Label: r.ID}, Autostart: &r.Autostart,
 		Network: &hypervisorapi.Network{Mode: &mode},
+	}
+	if r.Spec.V.Image != "" {
+		spec.Image = &r.Spec.V.Image
 	}
 	if r.Tenant != "" {
 		spec.Tenant = &r.Tenant

@@ -15,6 +15,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/problem"
 	"github.com/mainstay-infra/mainstay/kit/shell"
+	"github.com/mainstay-infra/mainstay/service/vm/backup"
 	"github.com/mainstay-infra/mainstay/service/vm/caller"
 	"github.com/mainstay-infra/mainstay/service/vm/driver"
 	"github.com/mainstay-infra/mainstay/service/vm/identity"
@@ -43,6 +44,7 @@ type Config struct {
 	Driver    *driver.Driver
 	Life      *life.Life
 	Snapshots *snapshot.Manager
+	Backups   *backup.Manager
 }
 
 // API serves the contract's operations.
@@ -54,6 +56,7 @@ type API struct {
 	driver    *driver.Driver
 	life      *life.Life
 	snapshots *snapshot.Manager
+	backups   *backup.Manager
 	identity  *identity.Service
 }
 
@@ -70,7 +73,7 @@ const maxBody = 1 << 20
 // New returns an API.
 func New(cfg Config) (*API, error) {
 	a := &API{
-		cfg: cfg, store: cfg.Store, jobs: cfg.Jobs, driver: cfg.Driver, life: cfg.Life, snapshots: cfg.Snapshots,
+		cfg: cfg, store: cfg.Store, jobs: cfg.Jobs, driver: cfg.Driver, life: cfg.Life, snapshots: cfg.Snapshots, backups: cfg.Backups,
 		identity: cfg.Identity,
 	}
 	c, err := Contract()

@@ -173,6 +173,7 @@ func quotaOf(q *vmapi.Quota, t *record.Tenant) {
 			*l.to = ref(int64(*l.from))
 		}
 	}
+	t.MaxBackups = q.BackupBytes
 }
 
 func apiTenant(t record.Tenant, users int) vmapi.Tenant {
@@ -186,11 +187,11 @@ func apiTenant(t record.Tenant, users int) vmapi.Tenant {
 		Name: t.Name, Description: t.Description, Created: t.CreatedAt.Time,
 		Quota: vmapi.Quota{
 			Vms: limit(t.MaxVMs), Cpus: limit(t.MaxCPUs), Memory: limit(t.MaxMemory), Disk: limit(t.MaxDisk),
-			Snapshots: limit(t.MaxSnapshots),
+			Snapshots: limit(t.MaxSnapshots), BackupBytes: t.MaxBackups,
 		},
 		Used: vmapi.TenantUse{
 			Vms: int(t.Used.VMs), Cpus: int(t.Used.CPUs), Memory: int(t.Used.Memory), Disk: int(t.Used.Disk),
-			Snapshots: int(t.Used.Snapshots), Users: users,
+			Snapshots: int(t.Used.Snapshots), BackupBytes: t.Used.BackupBytes, Users: users,
 		},
 	}
 }

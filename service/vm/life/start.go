@@ -9,7 +9,6 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/backoff"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/vm/caller"
 	"github.com/mainstay-infra/mainstay/service/vm/driver"
 	"github.com/mainstay-infra/mainstay/service/vm/job"
@@ -28,18 +27,9 @@ func (l *Life) Start(ctx context.Context, id string, o driver.StartOptions) (rec
 	})
 }
 
-// acting returns a context in which the service acts on its own, for the person who asked for a job.
-func acting(ctx context.Context, t target) context.Context {
-	c := caller.System
-	if t.Actor != "" {
-		c.Name = t.Actor
-	}
-	return shell.As(ctx, c)
-}
-
 // provision is the job vm.provision.
 func (l *Life) provision(ctx context.Context, t target, _ func(float64)) error {
-	ctx = acting(ctx, t)
+	ctx = caller.Acting(ctx, t.Actor)
 	r, err := l.store.VM(ctx, t.VM)
 	if err != nil {
 		return forgotten(err)
@@ -49,6 +39,9 @@ func (l *Life) provision(ctx context.Context, t target, _ func(float64)) error {
 	}
 	return nil
 }
+
+// Make has the daemon make a VM that it has not made yet, for a job, and returns what is stored then.
+func (l *Life) Make(ctx context.Context, r *record.VM) (record.VM, error) { return l.make(ctx, r) }
 
 // make has the daemon make a VM that it has not made yet, and stores where it is.
 func (l *Life) make(ctx context.Context, r *record.VM) (record.VM, error) {
@@ -118,7 +111,7 @@ func (l *Life) ask(ctx context.Context, r *record.VM) (record.Seen, error) {
 
 // start is the job vm.start.
 func (l *Life) start(ctx context.Context, t target, _ func(float64)) error {
-	ctx = acting(ctx, t)
+	ctx = caller.Acting(ctx, t.Actor)
 	r, err := l.store.VM(ctx, t.VM)
 	if err != nil {
 		return forgotten(err)

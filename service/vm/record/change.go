@@ -54,6 +54,8 @@ type Change struct {
 	Description *string
 	Autostart   *bool
 	Protected   *bool
+	// Job is the id of the job that makes the change, or empty.
+	Job string
 }
 
 // Below returns the part of a change that the daemon is told, as far as it differs from what the VM has.
@@ -97,7 +99,7 @@ func (s *Store) Update(ctx context.Context, id string, c Change) (VM, error) {
 	var out VM
 	err := s.db.Update(ctx, func(tx *db.Tx) (err error) {
 		out, err = s.change(ctx, tx, id, func(r *VM) (kind, message string, err error) {
-			if _, below := c.Below(r); below && r.Job != nil {
+			if _, below := c.Below(r); below && r.Job != nil && r.Job.ID != c.Job {
 				return "", "", errBusy(r.Job)
 			}
 			more := Use{}
@@ -173,7 +175,7 @@ func (s *Store) Delete(ctx context.Context, id string, cancel func(tx *db.Tx, jo
 // Deleted lists VMs that the daemon still has to remove and that no job works on, oldest first.
 func (s *Store) Deleted(ctx context.Context, limit int) (all []VM, err error) {
 	return all, s.db.Select(ctx, &all, `SELECT * FROM vms WHERE deleted_at IS NOT NULL AND NOT EXISTS (SELECT 1
-		FROM operations o JOIN jobs j ON j.id = o.id WHERE o.vm_id = vms.id AND j.finished_at IS NULL)
+		FROM operations o JOIN jobs j ON j.id = o.id WHERE o.vm_id = vms.id AND o.kind LIKE 'vm.%' AND j.finished_at IS NULL)
 		ORDER BY deleted_at LIMIT ?`, limit)
 }
 

@@ -25,6 +25,7 @@ const (
 	EventState    = "state"
 	EventConfig   = "config"
 	EventSnapshot = "snapshot"
+	EventBackup   = "backup"
 )
 
 // tell inserts an event of a VM. The caller must save the VM's row afterwards.

@@ -15,12 +15,16 @@ type Job struct {
 	operation.Operation
 	VM     string `db:"vm_id"`
 	VMName string `db:"vm_name"` // when the job began
+	Backup string `db:"backup_id"`
 }
 
-// Kinds of jobs.
+// Kinds of jobs. Those that begin with "vm." change a VM, and there is at most one of them for each.
 const (
 	JobProvision = "vm.provision"
 	JobStart     = "vm.start"
+	JobRestore   = "vm.restore"
+	JobBackup    = "backup.create"
+	JobVerify    = "backup.verify"
 )
 
 // JobRef names an unfinished job that changes a VM.
@@ -46,6 +50,15 @@ func (s *Store) Jobs(ctx context.Context, vm, before string, limit int) ([]Job, 
 	if vm != "" {
 		scope = scope.And("vm_id = ?", vm)
 	}
+	return s.jobs(ctx, scope, before, limit)
+}
+
+// BackupJobs is Jobs for those that make backups or restore them.
+func (s *Store) BackupJobs(ctx context.Context, before string, limit int) ([]Job, error) {
+	return s.jobs(ctx, caller.From(ctx).Scope().And("kind IN (?, ?)", JobBackup, JobRestore), before, limit)
+}
+
+func (s *Store) jobs(ctx context.Context, scope db.Scope, before string, limit int) ([]Job, error) {
 	if before != "" {
 		scope = scope.And("id < ?", before)
 	}

@@ -18,6 +18,7 @@ type Tenant struct {
 	MaxMemory    *int64  `db:"max_memory"` // MiB
 	MaxDisk      *int64  `db:"max_disk"`   // GiB
 	MaxSnapshots *int64  `db:"max_snapshots"`
+	MaxBackups   *int64  `db:"max_backup_bytes"`
 	CreatedAt    db.Time `db:"created_at"`
 
 	Used Use `db:"-"`
@@ -30,6 +31,8 @@ type Use struct {
 	Memory    int64 `db:"memory"` // MiB
 	Disk      int64 `db:"disk"`   // GiB
 	Snapshots int64 `db:"snapshots"`
+	// BackupBytes is what backups have added to the repository, also those of deleted VMs.
+	BackupBytes int64 `db:"backup_bytes"`
 }
 
 // Check returns a fault that names the first limit that a tenant would exceed with more, and how
@@ -45,6 +48,7 @@ func (t *Tenant) Check(more Use) error {
 		{"memory", "MiB of memory", t.MaxMemory, t.Used.Memory, more.Memory},
 		{"disk", "GiB of disk", t.MaxDisk, t.Used.Disk, more.Disk},
 		{"snapshots", "snapshots", t.MaxSnapshots, t.Used.Snapshots, more.Snapshots},
+		{"backup_bytes", "or more bytes of backups", t.MaxBackups, t.Used.BackupBytes, more.BackupBytes},
 	} {
 		if l.limit == nil || l.requested <= 0 || l.requested <= *l.limit-l.used {
 			continue
@@ -57,7 +61,8 @@ func (t *Tenant) Check(more Use) error {
 
 const selectUse = `SELECT COUNT(*) AS vms, COALESCE(SUM(cpus), 0) AS cpus, COALESCE(SUM(memory), 0) AS memory,
 	COALESCE(SUM(disk), 0) AS disk, (SELECT COUNT(*) FROM snapshots s JOIN vms v ON v.id = s.vm_id
-	WHERE v.tenant = ? AND v.deleted_at IS NULL) AS snapshots FROM vms WHERE tenant = ? AND deleted_at IS NULL`
+	WHERE v.tenant = ? AND v.deleted_at IS NULL) AS snapshots, (SELECT COALESCE(SUM(size_bytes), 0) FROM backups b
+	WHERE b.tenant = ?) AS backup_bytes FROM vms WHERE tenant = ? AND deleted_at IS NULL`
 
 // Tenants lists the tenants in the caller's scope by name, starting after a name.
 func (s *Store) Tenants(ctx context.Context, after string, limit int) ([]Tenant, error) {
@@ -71,7 +76,7 @@ func (s *Store) Tenants(ctx context.Context, after string, limit int) ([]Tenant,
 	err := s.db.Select(ctx, &all, "SELECT * FROM tenants WHERE "+condition+" ORDER BY name LIMIT ?",
 		append(args, limit)...)
 	for i := 0; i < len(all) && err == nil; i++ {
-		err = s.db.Get(ctx, &all[i].Used, selectUse, all[i].Name, all[i].Name)
+		err = s.db.Get(ctx, &all[i].Used, selectUse, all[i].Name, all[i].Name, all[i].Name)
 	}
 	return all, err
 }
@@ -90,7 +95,7 @@ func tenantIn(ctx context.Context, q db.Querier, name, lock string) (t Tenant, e
 	if err := db.NotFound(err, "there is no such tenant"); err != nil {
 		return t, err
 	}
-	return t, q.Get(ctx, &t.Used, selectUse, name, name)
+	return t, q.Get(ctx, &t.Used, selectUse, name, name, name)
 }
 
 // PutTenant adds a tenant, or replaces its description and limits.
@@ -101,10 +106,12 @@ func (s *Store) PutTenant(ctx context.Context, t Tenant) (out Tenant, err error)
 	t.CreatedAt = db.At(s.now())
 	err = s.db.Update(ctx, func(tx *db.Tx) error {
 		if _, err := tx.Exec(ctx, `INSERT INTO tenants (name, description, max_vms, max_cpus, max_memory, max_disk,
-			max_snapshots, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET
+			max_snapshots, max_backup_bytes, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET
 			description = excluded.description, max_vms = excluded.max_vms, max_cpus = excluded.max_cpus,
-			max_memory = excluded.max_memory, max_disk = excluded.max_disk, max_snapshots = excluded.max_snapshots`,
-			t.Name, t.Description, t.MaxVMs, t.MaxCPUs, t.MaxMemory, t.MaxDisk, t.MaxSnapshots, t.CreatedAt); err != nil {
+			max_memory = excluded.max_memory, max_disk = excluded.max_disk, max_snapshots = excluded.max_snapshots,
+			max_backup_bytes = excluded.max_backup_bytes`,
+			t.Name, t.Description, t.MaxVMs, t.MaxCPUs, t.MaxMemory, t.MaxDisk, t.MaxSnapshots, t.MaxBackups,
+			t.CreatedAt); err != nil {
 			return err
 		}
 		if err := s.note(ctx, tx, audit.Entry{Action: "tenant.put", Target: t.Name, Tenant: t.Name}); err != nil {

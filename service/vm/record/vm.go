@@ -112,7 +112,7 @@ var errNoVM = fault.New(fault.NotFound, "there is no such VM")
 // selectVMs reads VMs with their unfinished jobs in one statement: two could see a VM from before the
 // end of its job, and no job.
 const selectVMs = `SELECT vms.*, COALESCE((SELECT o.id || ' ' || o.kind FROM operations o JOIN jobs j ON j.id = o.id
-	WHERE o.vm_id = vms.id AND j.finished_at IS NULL ORDER BY o.id LIMIT 1), '') AS job FROM vms WHERE `
+	WHERE o.vm_id = vms.id AND o.kind LIKE 'vm.%' AND j.finished_at IS NULL ORDER BY o.id LIMIT 1), '') AS job FROM vms WHERE `
 
 // vmRow is a row of selectVMs.
 type vmRow struct {
@@ -150,7 +150,7 @@ func locked(ctx context.Context, tx *db.Tx, id string) (VM, error) {
 	// In a statement of its own, which sees what was committed while this one waited for the lock.
 	var job JobRef
 	err = tx.Get(ctx, &job, `SELECT o.id, o.kind FROM operations o JOIN jobs j ON j.id = o.id
-		WHERE o.vm_id = ? AND j.finished_at IS NULL ORDER BY o.id LIMIT 1`, id)
+		WHERE o.vm_id = ? AND o.kind LIKE 'vm.%' AND j.finished_at IS NULL ORDER BY o.id LIMIT 1`, id)
 	switch {
 	case errors.Is(err, db.ErrNoRows):
 		return r, nil

@@ -3535,7 +3535,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The transfer */
+            /** @description The transfer, which is over */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3550,6 +3550,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooMany"];
+            507: components["responses"]["Full"];
         };
     };
     ListTransferRanges: {

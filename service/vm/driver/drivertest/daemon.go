@@ -42,6 +42,9 @@ type Daemon struct {
 	gates map[string]chan struct{} // operations that wait, by id
 	feed  chan struct{}            // closed when something has happened, and replaced
 	told  []hypervisorapi.VMEvent
+
+	disks     map[string]*disk // by VM
+	transfers map[string]*transfer
 }
 
 // Fault is an answer in place of the daemon's own.
@@ -67,6 +70,7 @@ func New(t testing.TB) *Daemon {
 	d := &Daemon{
 		t: t, vms: map[string]*hypervisorapi.VM{}, snaps: map[string][]hypervisorapi.Snapshot{},
 		ops: map[string]hypervisorapi.Operation{}, gates: map[string]chan struct{}{}, feed: make(chan struct{}),
+		disks: map[string]*disk{}, transfers: map[string]*transfer{},
 	}
 	served := map[string]func(r *http.Request, tenant string) (int, any){
 		"GetHost": d.host, "ListVMs": d.list, "CreateVM": d.create, "GetVM": d.get, "DeleteVM": d.delete,
@@ -77,6 +81,10 @@ func New(t testing.TB) *Daemon {
 		"PatchVM": d.patch, "GetVMMetrics": d.metrics,
 		"CloneVM": d.clone, "GetOperation": d.operation, "CancelOperation": d.operation,
 		"ListSnapshots": d.snapshots, "CreateSnapshot": d.snapshot, "DeleteSnapshot": d.unsnap, "RevertSnapshot": d.revert,
+		"CreateTransfer": d.openTransfer, "DeleteTransfer": d.abortTransfer,
+		"GetTransfer":        d.onTransfer(func(_ *http.Request, t *transfer) (int, any) { return 200, t.Transfer }),
+		"ListTransferRanges": d.onTransfer(d.rangesOf), "ReadTransfer": d.onTransfer(d.readData),
+		"WriteTransfer": d.onTransfer(d.writeData), "FinishTransfer": d.onTransfer(d.finishTransfer),
 	}
 	mux := http.NewServeMux()
 	for _, op := range c.Operations() {
@@ -148,6 +156,12 @@ func (f *Fault) body() any {
 func answer(w http.ResponseWriter, status int, body any) {
 	if body == nil {
 		w.WriteHeader(status)
+		return
+	}
+	if data, ok := body.(raw); ok {
+		w.Header().Set("Content-Type", "application/octet-stream")
+		w.WriteHeader(status)
+		_, _ = w.Write(data) // the client may have left
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
