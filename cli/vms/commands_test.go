@@ -103,9 +103,14 @@ const (
 		`,"last_error":"","job":null}`
 	snap = `{"id":"s1","vm_name":"web","name":"before","description":"","snapshot_type":"Disk","parent_id":null,"size_bytes":0,"created":` +
 		at + `,"current":true}`
-	done = `{"id":"j1","kind":"vm.start","vm_id":"v1","vm_name":"web","status":"completed","progress":1,"created":` + at + `,"error":""}`
+	done   = `{"id":"j1","kind":"vm.start","vm_id":"v1","vm_name":"web","status":"completed","progress":1,"created":` + at + `,"error":""}`
+	backup = `{"id":"b1","vm_id":"v1","vm_name":"web","backup_type":"full","size_bytes":1,"disk_bytes":1,"read_bytes":1,"compressed":true,` +
+		`"created":` + at + `,"status":"completed","retention_days":0,"description":"","consistency":"crash","error":"","job_id":"j1"}`
+	backupJob = `{"id":"j1","backup_id":"b1","vm_name":"web","operation":"restore","status":"running","progress":0,"created":` + at + `,"error":""}`
+	policy    = `{"id":"p1","name":"nightly","vm_tags":["prod"],"schedule_type":"daily","time":"02:00","timezone":"UTC","weekday":"sunday","day":1,` +
+		`"backup_type":"full","retention_days":0,"keep_last":0,"keep_daily":0,"keep_weekly":0,"keep_monthly":0,"enabled":true,"created":` + at + `,"last_result":""}`
 	user = `{"id":"u1","username":"alice","role":"user","tenant":"acme","source":"local","two_factor":false,"created":` + at + `}`
-	acme = `{"name":"acme","description":"","quota":{"vms":5},"used":{"vms":1,"cpus":1,"memory":512,"disk":2,"snapshots":0,"users":1},"created":` + at + `}`
+	acme = `{"name":"acme","description":"","quota":{"vms":5},"used":{"vms":1,"cpus":1,"memory":512,"disk":2,"snapshots":0,"backup_bytes":0,"users":1},"created":` + at + `}`
 )
 
 // examples are what the fake answers, by operation.
@@ -125,6 +130,11 @@ var examples = map[string]string{
 	"ListSnapshots": "[" + snap + "]", "CreateSnapshot": snap, "GetSnapshot": snap,
 	"GetSnapshotTree": `[{"snapshot":` + snap + `,"children":[]}]`, "RevertSnapshot": `{"status":"reverted","snapshot_id":"s1"}`,
 	"ListJobs": "[" + done + "]", "GetJob": done, "CancelJob": done, "WatchJob": "event: operation\ndata: {}\n\n",
+	"ListBackups": "[" + backup + "]", "GetBackup": backup, "CreateBackup": backup, "ProtectBackup": backup,
+	"GetBackupStats": `{"total_backups":1,"total_size_bytes":1,"by_type":{},"by_vm":{},"oldest_backup":null,"newest_backup":null}`,
+	"ListBackupJobs": "[" + backupJob + "]", "RestoreBackup": backupJob, "VerifyBackups": done,
+	"ScanBackups":        `{"found":2,"added":1,"damaged":0}`,
+	"ListBackupPolicies": "[" + policy + "]", "CreateBackupPolicy": policy, "UpdateBackupPolicy": policy,
 	"ListAudit": `[{"seq":1,"time":` + at + `,"actor":"alice","action":"vm.create","target":"v1","tenant":"acme","result":"ok","message":""}]`,
 	"VerifyAudit": `{"ok":true,"entries":1,"verified":1,"reason":"","genesis":"g","head_seq":1,"head_hash":"h","segments":[],"breaks":[],` +
 		`"checkpoints":{"count":1,"since":` + at + `,"newest_at":` + at + `,"newest_seq":1,"cut":0}}`,
@@ -161,18 +171,34 @@ func commandLines(t *testing.T) map[string]string {
 		"snapshot tree web":                "GetSnapshotTree",
 		"snapshot revert web before --yes": "ListSnapshots RevertSnapshot",
 		"snapshot delete web before --yes": "ListSnapshots DeleteSnapshot",
-		"job list --vm v1":                 "ListJobs",
-		"job show j1":                      "GetJob",
-		"job wait j1":                      "GetJob",
-		"job watch j1":                     "WatchJob",
-		"job cancel j1":                    "CancelJob",
-		"user list":                        "ListUsers",
+		"backup create web --incremental --description d --retention-days 7": "CreateBackup GetJob GetBackup",
+		"backup create web --no-wait":                                        "CreateBackup",
+		"backup list --vm web":                                               "ListBackups",
+		"backup show b1":                                                     "GetBackup",
+		"backup delete b1 --yes":                                             "DeleteBackup",
+		"backup restore b1 --name web-2":                                     "RestoreBackup GetJob",
+		"backup restore b1 --no-config --yes --no-wait":                      "RestoreBackup",
+		"backup protect b1 --for 720h":                                       "ProtectBackup",
+		"backup stats":                                                       "GetBackupStats",
+		"backup jobs":                                                        "ListBackupJobs",
+		"backup verify":                                                      "VerifyBackups GetJob",
+		"backup scan":                                                        "ScanBackups",
+		"backup policy create nightly --vm-tag prod --weekly sunday --at 04:00 --timezone UTC --keep-last 3": "CreateBackupPolicy",
+		"backup policy set nightly --vm-tag prod --monthly 31 --full --disabled":                             "ListBackupPolicies UpdateBackupPolicy",
+		"backup policy list":                 "ListBackupPolicies",
+		"backup policy delete nightly --yes": "ListBackupPolicies DeleteBackupPolicy",
+		"job list --vm v1":                   "ListJobs",
+		"job show j1":                        "GetJob",
+		"job wait j1":                        "GetJob",
+		"job watch j1":                       "WatchJob",
+		"job cancel j1":                      "CancelJob",
+		"user list":                          "ListUsers",
 		"user add alice --role user --password-file " + file:    "CreateUser",
 		"user set alice --role admin --no-tenant --disable-2fa": "UpdateUser",
 		"user remove alice --yes":                               "DeleteUser",
 		"tenant list":                                           "ListTenants",
 		"tenant show acme":                                      "GetTenant",
-		"tenant set acme --vms 5 --cpus 4 --memory 1 --disk 1 --snapshots 1 --description d": "PutTenant",
+		"tenant set acme --vms 5 --cpus 4 --memory 1 --disk 1 --snapshots 1 --backup-bytes 1 --description d": "PutTenant",
 		"tenant delete acme --yes":        "DeleteTenant",
 		"2fa setup":                       "SetUpTwoFactor",
 		"2fa verify 123456":               "VerifyTwoFactor",

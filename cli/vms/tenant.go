@@ -52,6 +52,7 @@ func (s commands) tenantShow() *cobra.Command {
 func (s commands) tenantSet() *cobra.Command {
 	var description string
 	var vms, cpus, memory, disk, snapshots int
+	var backups int64
 	cmd := s.Change(verb.Verb{
 		Use: "set NAME", Short: "Add a tenant, or replace its description and quota",
 		Long:    "Add a tenant, or replace its description and its whole quota: without a flag there is no limit.",
@@ -62,6 +63,7 @@ func (s commands) tenantSet() *cobra.Command {
 			Quota: &vmapi.Quota{
 				Vms: verb.Given(c, "vms", vms), Cpus: verb.Given(c, "cpus", cpus), Memory: verb.Given(c, "memory", memory),
 				Disk: verb.Given(c, "disk", disk), Snapshots: verb.Given(c, "snapshots", snapshots),
+				BackupBytes: verb.Given(c, "backup-bytes", backups),
 			},
 		})
 	})
@@ -72,6 +74,7 @@ func (s commands) tenantSet() *cobra.Command {
 	f.IntVar(&memory, "memory", 0, "most memory of all VMs, in MiB")
 	f.IntVar(&disk, "disk", 0, "most disk of all VMs, in GiB")
 	f.IntVar(&snapshots, "snapshots", 0, "most snapshots")
+	f.Int64Var(&backups, "backup-bytes", 0, "most bytes of backups in the repository")
 	return cmd
 }
 

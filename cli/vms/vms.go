@@ -5,6 +5,7 @@
 //	vms.go        the command, and how the service is reached
 //	account.go    logging in; user.go, tenant.go, twofactor.go: who may do what
 //	list.go, create.go, life.go, snapshot.go: VMs
+//	backup.go, policy.go: backups
 //	job.go        work that takes long: follow it to its end
 //	audit.go, events.go: what happened
 //
@@ -54,7 +55,7 @@ func decode[T any](a client.Answer, err error) (T, error) { return client.Decode
 // New returns the command `vms` with all commands below it.
 func New(env client.Environment) *cobra.Command {
 	cmd := verb.Group(
-		"vms", "Own virtual machines: users, tenants, VMs, snapshots",
+		"vms", "Own virtual machines: users, tenants, VMs, snapshots, backups",
 		"  mainstay vms create web --image demo && mainstay vms start web\n  mainstay vms list --state running",
 	)
 	cmd.Long = `Work with VM management, through which people own virtual machines: its VMs belong to tenants with quotas, and its
@@ -71,7 +72,7 @@ runs on this machine, the command logs in as the admin whose password "mainstay 
 	cmd.AddCommand(
 		s.list(), s.show(), s.create(), s.set(), s.clone(), s.delete(),
 		s.start(), s.stop(), s.restart(), s.pause(), s.resume(),
-		s.metrics(), s.events(), s.snapshots(), s.jobs(),
+		s.metrics(), s.events(), s.snapshots(), s.backups(), s.jobs(),
 		s.whoami(), s.users(), s.tenants(), s.twoFactor(), s.audit(),
 	)
 	s.Complete(cmd)
