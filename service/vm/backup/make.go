@@ -22,12 +22,18 @@ type makeArgs struct {
 	Actor  string `json:"actor"`
 }
 
-// attempts is how often a backup is begun if other work on the VM ends it, and pause how long a
-// Manager waits in between.
+// attempts is how often a backup is begun if other work on the VM ends it, or the daemon restarts
+// meanwhile, and pause how long a Manager waits before the second attempt. The waits double.
 const (
-	attempts = 4
-	pause    = 3 * time.Second
+	attempts = 5
+	pause    = 2 * time.Second
 )
+
+// mayPass reports whether what has ended an attempt may have passed soon.
+func mayPass(err error) bool {
+	code := codeOf(err)
+	return code == driver.CodeTransferOver || code == driver.CodeTransferFailed || fault.Is(err, fault.Unavailable)
+}
 
 // make is the job backup.create.
 func (m *Manager) make(ctx context.Context, a makeArgs, progress func(float64)) error {
@@ -52,12 +58,11 @@ func (m *Manager) make(ctx context.Context, a makeArgs, progress func(float64)) 
 	}
 	for n := 1; err == nil; n++ {
 		err = m.attempt(ctx, &b, progress)
-		code := codeOf(err)
-		if err == nil || n == attempts || code != driver.CodeTransferOver && code != driver.CodeTransferFailed {
+		if err == nil || n == attempts || !mayPass(err) {
 			break
 		}
-		m.log.Info("a backup begins again, since other work on the VM has ended it", "vm", b.VM, "backup", b.ID, "error", err)
-		if !backoff.Sleep(ctx, pause) {
+		m.log.Info("a backup begins again", "vm", b.VM, "backup", b.ID, "error", err)
+		if !backoff.Sleep(ctx, pause<<(n-1)) {
 			err = context.Cause(ctx)
 		} else {
 			err = nil

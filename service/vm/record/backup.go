@@ -155,7 +155,7 @@ func (s *Store) ChangeBackup(ctx context.Context, id, message string, f func(b *
 		if err := saveBackup(ctx, tx, &b); err != nil || message == "" {
 			return err
 		}
-		_, err := s.change(caller.ByItself(ctx), tx, b.VM, func(*VM) (kind, text string, err error) {
+		_, err := s.change(ctx, tx, b.VM, func(*VM) (kind, text string, err error) {
 			return EventBackup, message, nil
 		})
 		if fault.Is(err, fault.NotFound) {
