@@ -41,7 +41,7 @@ var arrows = map[string]string{
 
 	// These know nothing of the daemon's.
 	"caller": "", "vm": "", "admission": "", "placement": "",
-	"accel": "", "cgroup": "", "image": "", "network": "", "qmp": "", "seed": "",
+	"accel": "", "cgroup": "", "image": "", "netpolicy": "", "network": "netpolicy", "qmp": "", "seed": "",
 	"demo": "", "demo/demotest": "demo",
 	"guest": "guest/wire", "guest/agent": "guest/wire", "guest/wire": "",
 	"backend": "", "configfile": "backend", "storage": "backend", "storage/cephtest": "",
