@@ -253,3 +253,71 @@ func TestAChangeCutsFlowsThatItForbidsAndNoOthers(t *testing.T) {
 	s.set("a", policy("deny", "deny"))
 	check("deny all")
 }
+
+// pours sends lines without being asked, until the connection ends.
+func pours(t *testing.T, h *netlab.Host, address string) {
+	t.Helper()
+	l, err := listen(h, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				for {
+					if _, err := fmt.Fprintln(c, "line"); err != nil {
+						return
+					}
+					time.Sleep(5 * time.Millisecond)
+				}
+			}()
+		}
+	}()
+}
+
+// comes reports whether a line comes in time that was sent after the call. Older ones may still be on
+// their way.
+func (c *talk) comes(within time.Duration) bool {
+	if c.SetDeadline(time.Now().Add(within)) != nil {
+		return false
+	}
+	for range 20 {
+		if _, err := c.lines.ReadString('\n'); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func TestADownloadThatBeganBeforeTheFirstPolicyGoesOnIfItMay(t *testing.T) {
+	t.Parallel()
+	s := newPair(t, Options{})
+	pours(t, s.gb, at(s.b.IP, 80))
+	pours(t, s.gb, at(s.b.IP, 443))
+	web, tls := s.talk(s.ga, at(s.b.IP, 80)), s.talk(s.ga, at(s.b.IP, 443))
+	if !web.comes(patience) || !tls.comes(patience) {
+		t.Fatal("nothing comes")
+	}
+	// Packets of the end that did not begin the flow come first, and are no beginning.
+	s.set("a", policy("allow", "deny", npr("web", "allow", "", tcp(80))))
+	for range 5 {
+		if !web.comes(patience) {
+			t.Fatal("a download that is allowed is cut")
+		}
+	}
+	if tls.comes(2 * soon) {
+		t.Error("a download that is forbidden goes on")
+	}
+	s.set("a", policy("deny", "deny", npr("web", "allow", "", tcp(80))))
+	for range 5 {
+		if !web.comes(patience) {
+			t.Fatal("a download that is allowed is cut by the second policy")
+		}
+	}
+}
