@@ -1019,7 +1019,7 @@ type NetworkPolicyState struct {
 	// Attached The VM has a device on a bridge now
 	Attached bool `json:"attached"`
 
-	// Counters Of each rule. A packet of a flow that was allowed before is not counted again
+	// Counters Of each rule: the packets of all flows for which it decides, both ways
 	Counters []RuleCounter `json:"counters"`
 
 	// Defaults What no rule matched

@@ -254,7 +254,7 @@ func (m *Manager) detach(vm string) error {
 	if err := removeLink(m.o.tapName(vm)); err != nil {
 		return err
 	}
-	return errors.Join(m.enforce(vm, nil, false), m.guard(vm, nil))
+	return errors.Join(m.guard(vm, nil), m.enforce(vm, nil, false))
 }
 
 // Release calls Detach and frees the address of a VM that is deleted.

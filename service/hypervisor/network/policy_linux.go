@@ -43,6 +43,9 @@ func (m *Manager) SetPolicy(ctx context.Context, vm string, p *netpolicy.Compile
 	m.remember(vm, p)
 	l, attached := m.guarded[vm]
 	if !attached {
+		if p == nil {
+			delete(m.retired, m.o.tapName(vm))
+		}
 		return nil
 	}
 	err := m.enforce(vm, &l, true)
@@ -198,12 +201,7 @@ func (m *Manager) rebuildPolicies() error {
 		return err
 	}
 	m.enforced = enforced
-	for bridge := range bridges {
-		if err := m.filter(bridge); err != nil {
-			return err
-		}
-	}
-	return nil
+	return m.filterAll()
 }
 
 // policiesStand reports whether the tables of policies exist, or are not needed.
@@ -300,6 +298,21 @@ func (m *Manager) filter(bridge string) error {
 	m.switched[bridge] = true
 	m.o.Log.Info("bridged packets now pass connection tracking, for the network policies of VMs", "bridge", bridge)
 	return setFilter(link, 1)
+}
+
+// filterAll calls filter for the bridges of VMs that have policies.
+func (m *Manager) filterAll() error {
+	done := map[string]bool{}
+	for _, e := range m.enforced {
+		if done[e.bridge] {
+			continue
+		}
+		done[e.bridge] = true
+		if err := m.filter(e.bridge); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // settleFilter undoes filter when no VM of the bridge has a policy any more. On a bridge of the

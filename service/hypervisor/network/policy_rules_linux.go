@@ -81,7 +81,7 @@ type policySets struct {
 	midstream                    *nftables.Set // taps whose flows are still picked up
 	recordedAllowed, recordedNot *nftables.Set // by which records are limited
 	ported, typed, known         *nftables.Set // protocols
-	neighbours                   *nftables.Set // ICMPv6 types that take the place of ARP
+	neighbours, listeners        *nftables.Set // ICMPv6 types that take the place of ARP
 }
 
 func newPolicySets(o Options) policySets {
@@ -111,6 +111,7 @@ func newPolicySets(o Options) policySets {
 		typed:           numbers(8, "typed"),
 		known:           numbers(9, "known"),
 		neighbours:      numbers(10, "neighbours"),
+		listeners:       numbers(11, "listeners"),
 	}
 }
 
@@ -209,8 +210,8 @@ func (w *policyWriter) base() {
 	w.set(s.known, one(
 		unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_SCTP, unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6,
 	)...)
-	// Listeners, routers and neighbours (RFC 2710, 3810, 4861).
-	w.set(s.neighbours, one(130, 131, 132, 133, 134, 135, 136, 143)...)
+	w.set(s.neighbours, one(133, 134, 135, 136)...) // RFC 4861
+	w.set(s.listeners, one(130, 131, 132, 143)...)  // RFC 2710 and 3810
 
 	// The inet family, after connection tracking (-200).
 	stages := w.c.AddChain(&nftables.Chain{Table: inet, Name: "stages"})
@@ -364,26 +365,38 @@ func (w *policyWriter) enforce(e *enforcement) {
 
 // always are the rules for what passes whatever the policy says.
 func (w *policyWriter) always(e *enforcement, d way) [][]expr.Any {
-	const hopLimit, dns = 7, 53
+	const dns = 53
 	if e.foreign {
-		return [][]expr.Any{rule(
-			etherType(unix.ETH_P_IPV6), protocol(unix.IPPROTO_ICMPV6),
-			load(expr.PayloadBaseTransportHeader, 0, 1, r1), in(w.sets.neighbours), accept(),
-		)}
+		return w.neighbourhood()
 	}
 	ipv4, gateway := etherType(unix.ETH_P_IP), w.o.Address.Addr().As4()
 	peer := field(expr.PayloadBaseNetworkHeader, d.peer4, expr.CmpOpEq, gateway[:]...)
+	everybody := field(expr.PayloadBaseNetworkHeader, destinationIP, expr.CmpOpEq, 255, 255, 255, 255)
 	side, answer := uint32(destinationPort), []expr.Any(nil)
-	dhcp := rule(ipv4, port(unix.IPPROTO_UDP, destinationPort, expr.CmpOpEq, serverPort), accept())
+	dhcp := port(unix.IPPROTO_UDP, destinationPort, expr.CmpOpEq, serverPort)
+	rules := [][]expr.Any{rule(ipv4, peer, dhcp, accept()), rule(ipv4, everybody, dhcp, accept())}
 	if d.name == incoming.name {
 		side, answer = sourcePort, stage(expr.CmpOpEq, stageReply)
-		dhcp = rule(ipv4, peer, port(unix.IPPROTO_UDP, sourcePort, expr.CmpOpEq, serverPort), accept())
+		rules = [][]expr.Any{rule(ipv4, peer, port(unix.IPPROTO_UDP, sourcePort, expr.CmpOpEq, serverPort), accept())}
 	}
-	return [][]expr.Any{
-		dhcp,
+	return append(rules,
 		rule(answer, ipv4, peer, port(unix.IPPROTO_UDP, side, expr.CmpOpEq, dns), accept()),
 		rule(answer, ipv4, peer, port(unix.IPPROTO_TCP, side, expr.CmpOpEq, dns), accept()),
+	)
+}
+
+// neighbourhood are the rules for what IPv6 has in place of ARP. Neighbours tell those of their own link
+// by the hop limit; who listens to groups is told with 1.
+func (w *policyWriter) neighbourhood() (rules [][]expr.Any) {
+	const hopLimit = 7
+	for set, limit := range map[*nftables.Set]byte{w.sets.neighbours: 255, w.sets.listeners: 1} {
+		rules = append(rules, rule(
+			etherType(unix.ETH_P_IPV6), protocol(unix.IPPROTO_ICMPV6),
+			field(expr.PayloadBaseNetworkHeader, hopLimit, expr.CmpOpEq, limit),
+			load(expr.PayloadBaseTransportHeader, 0, 1, r1), in(set), accept(),
+		))
 	}
+	return rules
 }
 
 // tables creates the sets and the chains of the rules of one direction.

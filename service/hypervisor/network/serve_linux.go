@@ -184,6 +184,9 @@ func (m *Manager) repair() {
 		stand, err = m.policiesStand()
 	}
 	if err == nil && stand {
+		err = m.filterAll() // another daemon may have turned it off
+	}
+	if err == nil && stand {
 		return
 	}
 	if err == nil {

@@ -1751,7 +1751,7 @@ export interface components {
         NetworkPolicyState: {
             /** @description The VM has a device on a bridge now */
             attached: boolean;
-            /** @description Of each rule. A packet of a flow that was allowed before is not counted again */
+            /** @description Of each rule: the packets of all flows for which it decides, both ways */
             counters: components["schemas"]["RuleCounter"][];
             defaults: components["schemas"]["DefaultCounters"];
             /**
