@@ -135,7 +135,8 @@ func (s commands) policyApply() *cobra.Command {
 		Long: `Replace a VM's network policy; it applies at once, and cuts what it forbids. The file holds the policy as JSON:
 
   {"ingress": {"default": "deny", "rules": [
-     {"name": "web", "action": "allow", "peers": [{"cidr": "10.0.0.0/8"}], "ports": [{"protocol": "tcp", "port": 443}]}]},
+     {"name": "web", "action": "allow", "peers": [{"cidr": "10.0.0.0/8"}],
+      "ports": [{"protocol": "tcp", "port": 443}]}]},
    "egress": {"default": "allow", "rules": []}}
 
 It may also be what 'network-policy show --output json' printed. Then it replaces only that revision.`,

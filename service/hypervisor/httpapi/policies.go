@@ -198,7 +198,7 @@ func (a *API) followFlows(w http.ResponseWriter, r *http.Request, _ caller.Calle
 	}
 	wake, cancel := a.policies.Bell().Subscribe()
 	defer cancel()
-	return httpserve.Loop(stream.Context(), stream, wake, 0, func(ctx context.Context, _ int64) ([]httpserve.Event, error) {
+	next := func(ctx context.Context, _ int64) ([]httpserve.Event, error) {
 		found, until := a.policies.After(ctx, position, feedPage)
 		// Read last: what is removed meanwhile must be noticed.
 		oldest, newest := a.policies.Bounds()
@@ -211,5 +211,6 @@ func (a *API) followFlows(w http.ResponseWriter, r *http.Request, _ caller.Calle
 		return list.Each(found, func(f policy.Flow) httpserve.Event {
 			return httpserve.Event{ID: f.ID, Name: feedFlow, Data: apiFlow(&f, c)}
 		}), nil
-	})
+	}
+	return httpserve.Loop(stream.Context(), stream, wake, 0, next)
 }

@@ -316,6 +316,9 @@ func (m *Manager) Sweep(ctx context.Context, keep func(vm string) bool) (Swept, 
 			return s, err
 		}
 		m.enforced = map[string]*enforcement{}
+		if err := m.settleFilter(m.o.Bridge); err != nil {
+			return s, err
+		}
 	} else {
 		if err := m.rebuild(); err != nil {
 			return s, err

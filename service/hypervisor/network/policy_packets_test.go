@@ -413,3 +413,68 @@ func TestAThousandRulesAreSwappedAtOnce(t *testing.T) {
 	}
 	s.set("a", nil)
 }
+
+func TestWithoutAnyRuleAGuestStillGetsItsAddressAndNamesFromTheHost(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, Options{})
+	_ = s.host.Sysctl("net/bridge/bridge-nf-call-iptables", "0")
+	s.run()
+	a := s.attach(Port{VM: "a", MAC: hw(1)})
+	s.set("a", policy("deny", "deny"))
+	g := s.guest("a", hw(1), a)
+	if told := dhcp(t, g); told["ip"] != a.IP.String() {
+		t.Errorf("%v", told)
+	}
+	serve(t, s.host, "10.87.0.1:53")
+	echo(t, s.host, "10.87.0.1:53")
+	s.reaches(g, "10.87.0.1:53")
+	if !asks(t, g, "10.87.0.1:53", 40, patience) {
+		t.Error("DNS does not pass")
+	}
+	// Only those of the host.
+	w := s.world()
+	for _, port := range []int{53, 67} {
+		echo(t, w, fmt.Sprint(worldIP, ":", port))
+		if asks(t, g, fmt.Sprint(worldIP, ":", port), 40, soon) {
+			t.Errorf("port %d of others is reached", port)
+		}
+	}
+	if ping(g, "10.87.0.1", 1) == nil {
+		t.Error("a ping passes")
+	}
+}
+
+func TestARestartWithoutPoliciesLeavesTheBridgeUnfiltered(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "leases.json")
+	s := newSite(t, Options{LeaseFile: file})
+	s.attach(Port{VM: "a", MAC: hw(1)})
+	s.set("a", policy("deny", "deny"))
+	filtered := func() (on bool) {
+		t.Helper()
+		link, err := s.link(DefaultBridge)
+		s.must(err)
+		s.must(s.do(func() (err error) { on, err = filters(link); return err }))
+		return on
+	}
+	if !filtered() {
+		t.Fatal("the bridge is not filtered")
+	}
+	s.m = s.manager(Options{LeaseFile: file})
+	s.sweep(func(string) bool { return true })
+	if filtered() {
+		t.Error("the bridge stays filtered, for nobody")
+	}
+}
+
+func FuzzAPacketThatIsRecordedIsReadSafely(f *testing.F) {
+	f.Add(uint16(etherIPv4), udp(hw(1), "10.87.0.2", 1, 2, []byte("x"))[14:])
+	f.Add(uint16(etherIPv6), ip6(hw(1), unix.IPPROTO_HOPOPTS, 17, 0, 1, 4, 0, 0, 0, 0, 9, 9, 0, 9, 0, 8, 0, 0)[14:])
+	f.Add(uint16(etherIPv6), ip6(hw(1), unix.IPPROTO_FRAGMENT, 17, 0, 0, 8, 0, 0, 0, 0)[14:])
+	f.Fuzz(func(t *testing.T, kind uint16, packet []byte) {
+		flow, ok := parsePacket(kind, packet)
+		if ok && (!flow.Source.IsValid() || !flow.Destination.IsValid()) {
+			t.Errorf("%+v", flow)
+		}
+	})
+}

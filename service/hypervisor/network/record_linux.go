@@ -44,7 +44,9 @@ func (m *Manager) record(ctx context.Context) (stop func()) {
 	})
 	return func() {
 		cancel()
-		<-done
+		if err := <-done; err != nil {
+			m.o.Log.Error("reading the records of network policies failed", "error", err)
+		}
 		_ = c.Close() // nothing is in it that anybody waits for
 	}
 }

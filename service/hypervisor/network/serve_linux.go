@@ -30,7 +30,8 @@ type server struct {
 }
 
 // Run answers DHCP requests on the managed bridge, once that exists, and restores rules that other
-// programs removed, until ctx ends. It reads the records of network policies. It then removes the rules if no VM needs them.
+// programs removed, until ctx ends. It reads the records of network policies. It then removes the
+// rules if no VM needs them.
 func (m *Manager) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, m.wakeServer)()
 	defer m.record(ctx)()
