@@ -185,6 +185,15 @@ func (c *Client) WatchVMs(ctx context.Context, params *WatchVMsParams, editors .
 	return c.Send(ctx, out, editors)
 }
 
+// FollowFlows Decisions of the network policies of all VMs that the caller may see, as server-sent events
+func (c *Client) FollowFlows(ctx context.Context, params *FollowFlowsParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/v1/flows")
+	if params != nil {
+		out.Header("Last-Event-ID", params.LastEventID)
+	}
+	return c.Send(ctx, out, editors)
+}
+
 // GetHost What the host can run, and what is left of it
 func (c *Client) GetHost(ctx context.Context, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("GET", "/v1/host"), editors)
@@ -574,6 +583,15 @@ func (c *Client) ListVMEvents(ctx context.Context, id VMID, params *ListVMEvents
 	return c.Send(ctx, out, editors)
 }
 
+// ListFlows Recent decisions of a VM's network policy, newest first
+func (c *Client) ListFlows(ctx context.Context, id VMID, params *ListFlowsParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/v1/vms/{id}/flows").Path("id", id)
+	if params != nil {
+		out.Query("limit", params.Limit)
+	}
+	return c.Send(ctx, out, editors)
+}
+
 // GetVMHistory What the VM used in the last seven days
 func (c *Client) GetVMHistory(ctx context.Context, id VMID, params *GetVMHistoryParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("GET", "/v1/vms/{id}/history").Path("id", id)
@@ -587,6 +605,26 @@ func (c *Client) GetVMHistory(ctx context.Context, id VMID, params *GetVMHistory
 // GetVMMetrics What the VM uses now
 func (c *Client) GetVMMetrics(ctx context.Context, id VMID, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("GET", "/v1/vms/{id}/metrics").Path("id", id), editors)
+}
+
+// DeleteNetworkPolicy Remove a VM's network policy; all traffic passes as without one
+func (c *Client) DeleteNetworkPolicy(ctx context.Context, id VMID, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("DELETE", "/v1/vms/{id}/network-policy").Path("id", id), editors)
+}
+
+// GetNetworkPolicy What traffic a VM may send and receive, and what was counted
+func (c *Client) GetNetworkPolicy(ctx context.Context, id VMID, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/v1/vms/{id}/network-policy").Path("id", id), editors)
+}
+
+// PutNetworkPolicy Replace a VM's network policy; it applies at once, and cuts flows that it forbids
+func (c *Client) PutNetworkPolicy(ctx context.Context, id VMID, body PutNetworkPolicyJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("PUT", "/v1/vms/{id}/network-policy").Path("id", id).JSON("application/json", body), editors)
+}
+
+// PutNetworkPolicyWithBody Replace a VM's network policy; it applies at once, and cuts flows that it forbids
+func (c *Client) PutNetworkPolicyWithBody(ctx context.Context, id VMID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("PUT", "/v1/vms/{id}/network-policy").Path("id", id).Body(contentType, body), editors)
 }
 
 // PauseVM Halt a running VM's processors

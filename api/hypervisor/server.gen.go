@@ -246,6 +246,10 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Query("limit", false, &q.Params.Limit)
 		in.Query("cursor", false, &q.Params.Cursor)
 	}, s.ListVMEvents, ListVMEventsResponseObject.VisitListVMEventsResponse))
+	mux.HandleFunc("GET "+base+"/v1/vms/{id}/flows", rest.Serve(fail, func(in *rest.Input, q *ListFlowsRequestObject) {
+		in.Path("id", &q.Id)
+		in.Query("limit", false, &q.Params.Limit)
+	}, s.ListFlows, ListFlowsResponseObject.VisitListFlowsResponse))
 	mux.HandleFunc("GET "+base+"/v1/vms/{id}/history", rest.Serve(fail, func(in *rest.Input, q *GetVMHistoryRequestObject) {
 		in.Path("id", &q.Id)
 		in.Query("since", false, &q.Params.Since)
@@ -254,6 +258,16 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 	mux.HandleFunc("GET "+base+"/v1/vms/{id}/metrics", rest.Serve(fail, func(in *rest.Input, q *GetVMMetricsRequestObject) {
 		in.Path("id", &q.Id)
 	}, s.GetVMMetrics, GetVMMetricsResponseObject.VisitGetVMMetricsResponse))
+	mux.HandleFunc("DELETE "+base+"/v1/vms/{id}/network-policy", rest.Serve(fail, func(in *rest.Input, q *DeleteNetworkPolicyRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.DeleteNetworkPolicy, DeleteNetworkPolicyResponseObject.VisitDeleteNetworkPolicyResponse))
+	mux.HandleFunc("GET "+base+"/v1/vms/{id}/network-policy", rest.Serve(fail, func(in *rest.Input, q *GetNetworkPolicyRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.GetNetworkPolicy, GetNetworkPolicyResponseObject.VisitGetNetworkPolicyResponse))
+	mux.HandleFunc("PUT "+base+"/v1/vms/{id}/network-policy", rest.Serve(fail, func(in *rest.Input, q *PutNetworkPolicyRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[PutNetworkPolicyJSONRequestBody](in, true)
+	}, s.PutNetworkPolicy, PutNetworkPolicyResponseObject.VisitPutNetworkPolicyResponse))
 	mux.HandleFunc("POST "+base+"/v1/vms/{id}/pause", rest.Serve(fail, func(in *rest.Input, q *PauseVMRequestObject) {
 		in.Path("id", &q.Id)
 		q.Body = rest.JSON[PauseVMJSONRequestBody](in, false)
@@ -1330,6 +1344,23 @@ func (r ListVMEvents200JSONResponse) VisitListVMEventsResponse(w http.ResponseWr
 	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
+// ListFlowsRequestObject is a request of ListFlows.
+type ListFlowsRequestObject struct {
+	Id     VMID
+	Params ListFlowsParams
+}
+
+// ListFlowsResponseObject is an answer of ListFlows.
+type ListFlowsResponseObject interface {
+	VisitListFlowsResponse(w http.ResponseWriter) error
+}
+
+type ListFlows200JSONResponse []Flow
+
+func (r ListFlows200JSONResponse) VisitListFlowsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
 // GetVMHistoryRequestObject is a request of GetVMHistory.
 type GetVMHistoryRequestObject struct {
 	Id     VMID
@@ -1360,6 +1391,56 @@ type GetVMMetricsResponseObject interface {
 type GetVMMetrics200JSONResponse VMMetrics
 
 func (r GetVMMetrics200JSONResponse) VisitGetVMMetricsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// DeleteNetworkPolicyRequestObject is a request of DeleteNetworkPolicy.
+type DeleteNetworkPolicyRequestObject struct {
+	Id VMID
+}
+
+// DeleteNetworkPolicyResponseObject is an answer of DeleteNetworkPolicy.
+type DeleteNetworkPolicyResponseObject interface {
+	VisitDeleteNetworkPolicyResponse(w http.ResponseWriter) error
+}
+
+type DeleteNetworkPolicy204Response struct {
+}
+
+func (r DeleteNetworkPolicy204Response) VisitDeleteNetworkPolicyResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
+}
+
+// GetNetworkPolicyRequestObject is a request of GetNetworkPolicy.
+type GetNetworkPolicyRequestObject struct {
+	Id VMID
+}
+
+// GetNetworkPolicyResponseObject is an answer of GetNetworkPolicy.
+type GetNetworkPolicyResponseObject interface {
+	VisitGetNetworkPolicyResponse(w http.ResponseWriter) error
+}
+
+type GetNetworkPolicy200JSONResponse NetworkPolicyState
+
+func (r GetNetworkPolicy200JSONResponse) VisitGetNetworkPolicyResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// PutNetworkPolicyRequestObject is a request of PutNetworkPolicy.
+type PutNetworkPolicyRequestObject struct {
+	Id   VMID
+	Body *PutNetworkPolicyJSONRequestBody
+}
+
+// PutNetworkPolicyResponseObject is an answer of PutNetworkPolicy.
+type PutNetworkPolicyResponseObject interface {
+	VisitPutNetworkPolicyResponse(w http.ResponseWriter) error
+}
+
+type PutNetworkPolicy200JSONResponse NetworkPolicyState
+
+func (r PutNetworkPolicy200JSONResponse) VisitPutNetworkPolicyResponse(w http.ResponseWriter) error {
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
@@ -1776,12 +1857,24 @@ type Server interface {
 	// ListVMEvents What happened to the VM, newest first; the last 1,000 are kept
 	// (GET /v1/vms/{id}/events)
 	ListVMEvents(context.Context, ListVMEventsRequestObject) (ListVMEventsResponseObject, error)
+	// ListFlows Recent decisions of a VM's network policy, newest first
+	// (GET /v1/vms/{id}/flows)
+	ListFlows(context.Context, ListFlowsRequestObject) (ListFlowsResponseObject, error)
 	// GetVMHistory What the VM used in the last seven days
 	// (GET /v1/vms/{id}/history)
 	GetVMHistory(context.Context, GetVMHistoryRequestObject) (GetVMHistoryResponseObject, error)
 	// GetVMMetrics What the VM uses now
 	// (GET /v1/vms/{id}/metrics)
 	GetVMMetrics(context.Context, GetVMMetricsRequestObject) (GetVMMetricsResponseObject, error)
+	// DeleteNetworkPolicy Remove a VM's network policy; all traffic passes as without one
+	// (DELETE /v1/vms/{id}/network-policy)
+	DeleteNetworkPolicy(context.Context, DeleteNetworkPolicyRequestObject) (DeleteNetworkPolicyResponseObject, error)
+	// GetNetworkPolicy What traffic a VM may send and receive, and what was counted
+	// (GET /v1/vms/{id}/network-policy)
+	GetNetworkPolicy(context.Context, GetNetworkPolicyRequestObject) (GetNetworkPolicyResponseObject, error)
+	// PutNetworkPolicy Replace a VM's network policy; it applies at once, and cuts flows that it forbids
+	// (PUT /v1/vms/{id}/network-policy)
+	PutNetworkPolicy(context.Context, PutNetworkPolicyRequestObject) (PutNetworkPolicyResponseObject, error)
 	// PauseVM Halt a running VM's processors
 	// (POST /v1/vms/{id}/pause)
 	PauseVM(context.Context, PauseVMRequestObject) (PauseVMResponseObject, error)

@@ -97,6 +97,42 @@ func (e FleetVMSpecStorage) Valid() bool {
 	}
 }
 
+// Defines values for FlowVerdict.
+const (
+	FlowVerdictAllowed FlowVerdict = "allowed"
+	FlowVerdictDenied  FlowVerdict = "denied"
+)
+
+// Valid indicates whether the value is a known member of the FlowVerdict enum.
+func (e FlowVerdict) Valid() bool {
+	switch e {
+	case FlowVerdictAllowed:
+		return true
+	case FlowVerdictDenied:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for FlowDirection.
+const (
+	FlowDirectionEgress  FlowDirection = "egress"
+	FlowDirectionIngress FlowDirection = "ingress"
+)
+
+// Valid indicates whether the value is a known member of the FlowDirection enum.
+func (e FlowDirection) Valid() bool {
+	switch e {
+	case FlowDirectionEgress:
+		return true
+	case FlowDirectionIngress:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ImageKind.
 const (
 	ImageKindDisk   ImageKind = "disk"
@@ -136,6 +172,27 @@ func (e NetworkMode) Valid() bool {
 	case NetworkModeTap:
 		return true
 	case NetworkModeUser:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for NetworkPolicyStateMode.
+const (
+	NetworkPolicyStateModeEnforced    NetworkPolicyStateMode = "enforced"
+	NetworkPolicyStateModeNone        NetworkPolicyStateMode = "none"
+	NetworkPolicyStateModeUnsupported NetworkPolicyStateMode = "unsupported"
+)
+
+// Valid indicates whether the value is a known member of the NetworkPolicyStateMode enum.
+func (e NetworkPolicyStateMode) Valid() bool {
+	switch e {
+	case NetworkPolicyStateModeEnforced:
+		return true
+	case NetworkPolicyStateModeNone:
+		return true
+	case NetworkPolicyStateModeUnsupported:
 		return true
 	default:
 		return false
@@ -184,6 +241,51 @@ func (e PauseReason) Valid() bool {
 	case PauseReasonIoError:
 		return true
 	case PauseReasonNoSpace:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PolicyAction.
+const (
+	PolicyActionAllow PolicyAction = "allow"
+	PolicyActionDeny  PolicyAction = "deny"
+)
+
+// Valid indicates whether the value is a known member of the PolicyAction enum.
+func (e PolicyAction) Valid() bool {
+	switch e {
+	case PolicyActionAllow:
+		return true
+	case PolicyActionDeny:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PolicyPortProtocol.
+const (
+	PolicyPortProtocolIcmp   PolicyPortProtocol = "icmp"
+	PolicyPortProtocolIcmpv6 PolicyPortProtocol = "icmpv6"
+	PolicyPortProtocolSctp   PolicyPortProtocol = "sctp"
+	PolicyPortProtocolTcp    PolicyPortProtocol = "tcp"
+	PolicyPortProtocolUdp    PolicyPortProtocol = "udp"
+)
+
+// Valid indicates whether the value is a known member of the PolicyPortProtocol enum.
+func (e PolicyPortProtocol) Valid() bool {
+	switch e {
+	case PolicyPortProtocolIcmp:
+		return true
+	case PolicyPortProtocolIcmpv6:
+		return true
+	case PolicyPortProtocolSctp:
+		return true
+	case PolicyPortProtocolTcp:
+		return true
+	case PolicyPortProtocolUdp:
 		return true
 	default:
 		return false
@@ -580,6 +682,12 @@ type CloudInit struct {
 	UserData          *string   `json:"user_data,omitempty"`
 }
 
+// DefaultCounters What no rule matched
+type DefaultCounters struct {
+	Egress  VerdictCounters `json:"egress"`
+	Ingress VerdictCounters `json:"ingress"`
+}
+
 // Error defines model for Error.
 type Error struct {
 	// Code A stable word for programs
@@ -766,6 +874,41 @@ type FleetVMs struct {
 	} `json:"unreachable_nodes"`
 }
 
+// Flow A decision of a network policy about the first packet of a flow
+type Flow struct {
+	// Destination An address
+	Destination     string        `json:"destination"`
+	DestinationPort *int          `json:"destination_port,omitempty"`
+	Direction       FlowDirection `json:"direction"`
+	IcmpType        *int          `json:"icmp_type,omitempty"`
+
+	// PeerVmId The VM at the other end, if it is one of this host that the caller may see
+	PeerVmId *string `json:"peer_vm_id,omitempty"`
+
+	// Protocol tcp, udp, sctp, icmp, icmpv6, or the number of another
+	Protocol string `json:"protocol"`
+
+	// Rule The name of the rule that decided; empty: the default
+	Rule string `json:"rule"`
+
+	// Source An address
+	Source     string      `json:"source"`
+	SourcePort *int        `json:"source_port,omitempty"`
+	Tenant     string      `json:"tenant"`
+	Time       time.Time   `json:"time"`
+	Verdict    FlowVerdict `json:"verdict"`
+
+	// Vm The VM's name
+	Vm   string `json:"vm"`
+	VmId string `json:"vm_id"`
+}
+
+// FlowVerdict defines model for Flow.Verdict.
+type FlowVerdict string
+
+// FlowDirection defines model for FlowDirection.
+type FlowDirection string
+
 // GetFile defines model for GetFile.
 type GetFile struct {
 	Path string `json:"path"`
@@ -902,6 +1045,56 @@ type Network struct {
 // NetworkMode `user` reaches out by the daemon, `bridge` is a bridge of the host, `tap` is a device of its own
 type NetworkMode string
 
+// NetworkPolicy A packet that begins a flow is denied if any `deny` rule of its direction matches, else allowed if any `allow` rule matches, else the
+// direction's `default` applies. What belongs to an allowed flow passes both ways. ARP, DHCP and DNS with the daemon's own
+// addresses, and ICMP errors about allowed flows always pass. At most 1,000 rules in both directions together.
+type NetworkPolicy struct {
+	Egress  PolicyDirection `json:"egress"`
+	Ingress PolicyDirection `json:"ingress"`
+}
+
+// NetworkPolicyState defines model for NetworkPolicyState.
+type NetworkPolicyState struct {
+	// Attached The VM has a device on a bridge now
+	Attached bool `json:"attached"`
+
+	// Counters Of each rule: the packets of all flows for which it decides, both ways
+	Counters []RuleCounter `json:"counters"`
+
+	// Defaults What no rule matched
+	Defaults DefaultCounters `json:"defaults"`
+
+	// Mode enforced: the policy is in force whenever the VM has a device. none: the VM has no policy, and `policy` allows everything.
+	// unsupported: the VM has a policy, but a network in which this host cannot enforce one (`user` or `none`, or a sandbox).
+	Mode NetworkPolicyStateMode `json:"mode"`
+
+	// Policy A packet that begins a flow is denied if any `deny` rule of its direction matches, else allowed if any `allow` rule matches, else the
+	// direction's `default` applies. What belongs to an allowed flow passes both ways. ARP, DHCP and DNS with the daemon's own
+	// addresses, and ICMP errors about allowed flows always pass. At most 1,000 rules in both directions together.
+	Policy NetworkPolicy `json:"policy"`
+
+	// Revision Goes up with every change; 0 if there never was a policy
+	Revision int64 `json:"revision"`
+
+	// Since When the counters began; left out without counters
+	Since *time.Time `json:"since,omitempty"`
+}
+
+// NetworkPolicyStateMode enforced: the policy is in force whenever the VM has a device. none: the VM has no policy, and `policy` allows everything.
+// unsupported: the VM has a policy, but a network in which this host cannot enforce one (`user` or `none`, or a sandbox).
+type NetworkPolicyStateMode string
+
+// NetworkPolicyUpdate defines model for NetworkPolicyUpdate.
+type NetworkPolicyUpdate struct {
+	// Policy A packet that begins a flow is denied if any `deny` rule of its direction matches, else allowed if any `allow` rule matches, else the
+	// direction's `default` applies. What belongs to an allowed flow passes both ways. ARP, DHCP and DNS with the daemon's own
+	// addresses, and ICMP errors about allowed flows always pass. At most 1,000 rules in both directions together.
+	Policy NetworkPolicy `json:"policy"`
+
+	// Revision The revision that this replaces; any other answers 409 `stale_revision`. Any is replaced when absent
+	Revision *int64 `json:"revision,omitempty"`
+}
+
 // NewName defines model for NewName.
 type NewName struct {
 	Name string `json:"name"`
@@ -961,6 +1154,60 @@ type OperationState string
 // PauseReason Why a VM is paused though nobody asked for it. no_space: the host has no room for what the guest writes to its disk; the VM goes on by itself when there is. io_error: the host cannot read or write the disk. internal_error: the virtual processor cannot go on. Left out of a VM that was paused on request.
 type PauseReason string
 
+// PolicyAction defines model for PolicyAction.
+type PolicyAction string
+
+// PolicyDirection defines model for PolicyDirection.
+type PolicyDirection struct {
+	Default PolicyAction `json:"default"`
+	Rules   []PolicyRule `json:"rules"`
+}
+
+// PolicyPeer Either `cidr` or `fqdn`
+type PolicyPeer struct {
+	// Cidr A network, as in 10.0.0.0/8 or 2001:db8::/32
+	Cidr *string `json:"cidr,omitempty"`
+
+	// Except Networks inside `cidr` that do not match
+	Except *[]string `json:"except,omitempty"`
+
+	// Fqdn A name, as in `api.example.com` or `*.example.com`; egress only
+	Fqdn *string `json:"fqdn,omitempty"`
+}
+
+// PolicyPort defines model for PolicyPort.
+type PolicyPort struct {
+	// EndPort The last port of a range that begins with `port`
+	EndPort *int `json:"end_port,omitempty"`
+
+	// IcmpCode Takes `icmp_type`; every code when absent
+	IcmpCode *int `json:"icmp_code,omitempty"`
+
+	// IcmpType Of icmp or icmpv6; every type when absent
+	IcmpType *int `json:"icmp_type,omitempty"`
+
+	// Port The destination port of tcp, udp or sctp; every port when absent
+	Port     *int               `json:"port,omitempty"`
+	Protocol PolicyPortProtocol `json:"protocol"`
+}
+
+// PolicyPortProtocol defines model for PolicyPort.Protocol.
+type PolicyPortProtocol string
+
+// PolicyRule defines model for PolicyRule.
+type PolicyRule struct {
+	Action PolicyAction `json:"action"`
+
+	// Name Unique in its direction
+	Name string `json:"name"`
+
+	// Peers Senders of ingress, receivers of egress; every address when absent or empty
+	Peers *[]PolicyPeer `json:"peers,omitempty"`
+
+	// Ports Every protocol when absent or empty
+	Ports *[]PolicyPort `json:"ports,omitempty"`
+}
+
 // Pong defines model for Pong.
 type Pong struct {
 	RoundTripMs float32 `json:"round_trip_ms"`
@@ -1005,6 +1252,16 @@ type Restore struct {
 
 	// Vm Instead, the id of a VM that gets the disk
 	Vm *string `json:"vm,omitempty"`
+}
+
+// RuleCounter defines model for RuleCounter.
+type RuleCounter struct {
+	Bytes     int64         `json:"bytes"`
+	Direction FlowDirection `json:"direction"`
+	Packets   int64         `json:"packets"`
+
+	// Rule The name of the rule
+	Rule string `json:"rule"`
 }
 
 // Share A folder of the host, below `policy.allowed_share_dirs`, that the guest mounts by 9p
@@ -1069,6 +1326,12 @@ type Stop struct {
 type Ticket struct {
 	ExpiresAt time.Time `json:"expires_at"`
 	Ticket    string    `json:"ticket"`
+}
+
+// Traffic defines model for Traffic.
+type Traffic struct {
+	Bytes   int64 `json:"bytes"`
+	Packets int64 `json:"packets"`
 }
 
 // Transfer defines model for Transfer.
@@ -1286,6 +1549,12 @@ type VMSpec struct {
 // VMSpecStorage defines model for VMSpec.Storage.
 type VMSpecStorage string
 
+// VerdictCounters defines model for VerdictCounters.
+type VerdictCounters struct {
+	Allowed Traffic `json:"allowed"`
+	Denied  Traffic `json:"denied"`
+}
+
 // BackupID defines model for BackupID.
 type BackupID = string
 
@@ -1399,6 +1668,12 @@ type RestoreBackupParams struct {
 
 // WatchVMsParams defines parameters for WatchVMs.
 type WatchVMsParams struct {
+	// LastEventID The id of the last event that was received
+	LastEventID *string `json:"Last-Event-ID,omitempty"`
+}
+
+// FollowFlowsParams defines parameters for FollowFlows.
+type FollowFlowsParams struct {
 	// LastEventID The id of the last event that was received
 	LastEventID *string `json:"Last-Event-ID,omitempty"`
 }
@@ -1541,6 +1816,12 @@ type ListVMEventsParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// ListFlowsParams defines parameters for ListFlows.
+type ListFlowsParams struct {
+	// Limit The most items of a page
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
 // GetVMHistoryParams defines parameters for GetVMHistory.
 type GetVMHistoryParams struct {
 	// Since Where the history begins; an hour ago when absent
@@ -1641,6 +1922,9 @@ type DisableVMJSONRequestBody = Nothing
 
 // EnableVMJSONRequestBody defines body for EnableVM for application/json ContentType.
 type EnableVMJSONRequestBody = Nothing
+
+// PutNetworkPolicyJSONRequestBody defines body for PutNetworkPolicy for application/json ContentType.
+type PutNetworkPolicyJSONRequestBody = NetworkPolicyUpdate
 
 // PauseVMJSONRequestBody defines body for PauseVM for application/json ContentType.
 type PauseVMJSONRequestBody = Nothing

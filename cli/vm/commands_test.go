@@ -29,6 +29,7 @@ func commandLines(t *testing.T) map[string]string {
 	t.Helper()
 	text := writeFile(t, "text", "sixteen letters and more")
 	hello := writeFile(t, "motd", "hello")
+	policy := writeFile(t, "policy", `{"ingress":{"default":"deny","rules":[]},"egress":{"default":"allow","rules":[]}}`)
 	out := t.TempDir()
 	disk := writeFile(t, "disk", "content")
 	if err := os.Truncate(disk, 16<<20); err != nil {
@@ -41,26 +42,30 @@ func commandLines(t *testing.T) map[string]string {
 		"vm create web --image debian-12 --kernel /k --initrd /i --firmware uefi --storage dir --network bridge --bridge br0 --mac 52:54:00:AE:b2:4d --ip 10.0.0.7 --agent=false --agent-token-file " + text +
 			" --autostart --start --user-data " + text + " --ssh-key " + text + " --hostname web": "CreateVM",
 		"vm list --tenant acme --state running --label role=web": "ListVMs",
-		"vm show web":                           "ListVMs GetVM",
-		"vm show " + daemontest.VMID:            "GetVM",
-		"vm start web":                          "ListVMs StartVM",
-		"vm stop web --grace 1m":                "ListVMs StopVM",
-		"vm restart web --force":                "ListVMs RestartVM",
-		"vm reset web":                          "ListVMs ResetVM",
-		"vm pause web":                          "ListVMs PauseVM",
-		"vm resume web":                         "ListVMs ResumeVM",
-		"vm enable web":                         "ListVMs EnableVM",
-		"vm disable web":                        "ListVMs DisableVM",
-		"vm delete web -y":                      "ListVMs DeleteVM",
-		"vm start web --wait running":           "ListVMs StartVM GetVM",
-		"vm wait web --for running":             "ListVMs GetVM",
-		"vm wait web --for agent --timeout 5s":  "ListVMs GetVM",
-		"vm events web --limit 10":              "ListVMs ListVMEvents",
-		"vm metrics web":                        "ListVMs GetVMMetrics",
-		"vm ping web":                           "ListVMs PingAgent",
-		"vm exec web --env A=b --cwd / -- x -y": "ListVMs Exec",
-		"vm cp " + hello + " web:/etc/motd":     "ListVMs PutFile",
-		"vm cp web:/etc/motd " + out:            "ListVMs GetFile",
+		"vm show web":                              "ListVMs GetVM",
+		"vm show " + daemontest.VMID:               "GetVM",
+		"vm start web":                             "ListVMs StartVM",
+		"vm stop web --grace 1m":                   "ListVMs StopVM",
+		"vm restart web --force":                   "ListVMs RestartVM",
+		"vm reset web":                             "ListVMs ResetVM",
+		"vm pause web":                             "ListVMs PauseVM",
+		"vm resume web":                            "ListVMs ResumeVM",
+		"vm enable web":                            "ListVMs EnableVM",
+		"vm disable web":                           "ListVMs DisableVM",
+		"vm delete web -y":                         "ListVMs DeleteVM",
+		"vm start web --wait running":              "ListVMs StartVM GetVM",
+		"vm wait web --for running":                "ListVMs GetVM",
+		"vm wait web --for agent --timeout 5s":     "ListVMs GetVM",
+		"vm events web --limit 10":                 "ListVMs ListVMEvents",
+		"vm metrics web":                           "ListVMs GetVMMetrics",
+		"vm network-policy show web":               "ListVMs GetNetworkPolicy",
+		"vm network-policy delete web -y":          "ListVMs DeleteNetworkPolicy",
+		"vm network-policy apply web -f " + policy: "ListVMs PutNetworkPolicy",
+		"vm flows web --limit 5":                   "ListVMs ListFlows",
+		"vm ping web":                              "ListVMs PingAgent",
+		"vm exec web --env A=b --cwd / -- x -y":    "ListVMs Exec",
+		"vm cp " + hello + " web:/etc/motd":        "ListVMs PutFile",
+		"vm cp web:/etc/motd " + out:               "ListVMs GetFile",
 
 		"vm snapshot create web one --full --description x":                                    "ListVMs CreateSnapshot",
 		"vm snapshot list web":                                                                 "ListVMs ListSnapshots",
@@ -146,6 +151,7 @@ func TestEveryOperationHasACommand(t *testing.T) {
 	reached := []string{
 		"OpenConsole", "OpenScreen", // sockets, which have tests of their own
 		"WaitVM",         // by vm run, when a console has ended
+		"FollowFlows",    // a stream without end, which has a test of its own
 		"WatchVMs",       // a stream without end, which has a test of its own
 		"WatchOperation", // for consoles; commands wait with GetOperation
 		"CreateTicket",   // for browsers, which cannot send headers with sockets

@@ -6,6 +6,7 @@
 //	vnc.go        a screen for a viewer of the person's choice
 //	exec.go, cp.go: programs and files in a guest, by its agent
 //	snapshot.go, backup.go, clone.go: disks
+//	policy.go    network policies and their decisions
 //	events.go, watch.go, metrics.go, host.go, operation.go
 //
 // Code shared with `mainstay image` and `mainstay fleet` is in package daemon; the flags for a VM's
@@ -40,6 +41,7 @@ If --server is the registry of a fleet, --node names the host.
 		s.run(), s.create(), s.list(), s.show(),
 		s.start(), s.stop(), s.restart(), s.reset(), s.pause(), s.resume(), s.enable(), s.disable(), s.delete(), s.wait(),
 		s.console(), s.vnc(), s.exec(), s.cp(), s.ping(), s.events(), s.watch(), s.metrics(),
+		s.networkPolicy(), s.flows(),
 		s.snapshots(), s.backups(), s.disk(), s.clone(), s.resize(), s.set(), s.operations(), s.host(), s.whoami(), s.audit(),
 	)
 	s.Complete(cmd)

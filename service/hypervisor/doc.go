@@ -9,6 +9,7 @@
 //	recovery/    on start: reconciles what is stored with what the host has
 //	disk/        resize, snapshot, revert, backup, clone
 //	life/        create, start, pause, stop, delete, expire
+//	policy/      network policies of VMs, and what they decided
 //	usage/       measures what running VMs use
 //	agent/       the session with a guest's agent; programs and files in guests
 //	plan/        from a request to an admitted row: defaults, checks, choice of backend
@@ -21,8 +22,8 @@
 //	fleet/       the registry of hosts, and the reporter to a registry
 //
 // Rules that need no host: vm (states), admission, placement. Programs that run VMs: backend and
-// the packages below it, qmp, accel. Parts that do not know about VMs: storage, network, cgroup,
-// seed, image, guest, demo, configfile. A room imports only rooms below it; rooms_test.go lists the
+// the packages below it, qmp, accel. Parts that do not know about VMs: storage, network, netpolicy,
+// cgroup, seed, image, guest, demo, configfile. A room imports only rooms below it; rooms_test.go lists the
 // allowed imports.
 //
 // # How a VM is created

@@ -22,26 +22,29 @@ const own = "github.com/mainstay-infra/mainstay/service/hypervisor"
 // that import it: what is missing here is a cycle, or soon will be one.
 var arrows = map[string]string{
 	".": "admission agent backend backend/cloudhypervisor backend/firecracker backend/qemu backend/sandbox " +
-		"caller catalog configfile disk fleet host httpapi life machine operation plan record recovery usage vm",
-	"httpapi": "agent backend caller catalog configfile disk fleet guest life machine operation plan record vm",
+		"caller catalog configfile disk fleet host httpapi life machine operation plan policy record recovery " +
+		"usage vm",
+	"httpapi": "agent backend caller catalog configfile disk fleet guest life machine netpolicy network operation plan " +
+		"policy record vm",
 
 	"recovery": "backend caller catalog disk host life machine record vm",
 	"usage":    "backend record",
+	"policy":   "caller host netpolicy network record",
 	"disk": "admission backend caller catalog host image life machine nbd operation plan record " +
 		"storage vm",
 	"life":      "agent backend caller host machine operation plan record storage vm",
 	"agent":     "backend caller guest guest/wire host machine record",
 	"plan":      "accel admission backend caller catalog configfile guest/wire host record seed storage vm",
-	"host":      "admission backend backend/process caller catalog cgroup configfile network record seed storage",
+	"host":      "admission backend backend/process caller catalog cgroup configfile netpolicy network record seed storage",
 	"catalog":   "admission backend/sandbox caller configfile demo image operation record",
 	"operation": "caller record",
 	"machine":   "backend guest record",
-	"record":    "admission caller vm",
+	"record":    "admission caller netpolicy vm",
 	"fleet":     "placement",
 
 	// These know nothing of the daemon's.
 	"caller": "", "vm": "", "admission": "", "placement": "",
-	"accel": "", "cgroup": "", "image": "", "nbd": "", "network": "", "qmp": "", "seed": "",
+	"accel": "", "cgroup": "", "image": "", "nbd": "", "netpolicy": "", "network": "netpolicy", "qmp": "", "seed": "",
 	"demo": "", "demo/demotest": "demo",
 	"guest": "guest/wire", "guest/agent": "guest/wire", "guest/wire": "",
 	"backend": "", "configfile": "backend", "storage": "backend", "storage/cephtest": "",

@@ -33,6 +33,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/operation"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/plan"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/policy"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/recovery"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/usage"
@@ -72,6 +73,7 @@ type Service struct {
 	recovery *recovery.Recovery
 	store    *record.Store
 	usage    *usage.Sampler
+	policies *policy.Keeper
 	api      *httpapi.API
 	fleet    *fleet.Registry
 	reporter *fleet.Reporter // nil: this host is in no fleet
@@ -138,8 +140,8 @@ func (s *Service) openRooms(ctx context.Context, doc *configfile.Config, gate *h
 	if err != nil {
 		return err
 	}
-	policy := policyOf(doc, s.data)
-	s.store = record.New(record.Config{DB: s.db, Audit: s.audit, Sealer: sealer, Policy: policy, Now: s.now})
+	limits := policyOf(doc, s.data)
+	s.store = record.New(record.Config{DB: s.db, Audit: s.audit, Sealer: sealer, Policy: limits, Now: s.now})
 	if err := s.store.Describe(ctx); err != nil {
 		return err
 	}
@@ -148,7 +150,7 @@ func (s *Service) openRooms(ctx context.Context, doc *configfile.Config, gate *h
 		Store: s.store, DB: s.db, Log: s.log, Registry: deps.Registry, Now: s.now, Ending: s.machines.Ending(),
 	})
 	images, err := catalog.Open(catalog.Config{
-		Data: s.data, Images: &doc.Images, Policy: policy, AgentProgram: s.agentProgram,
+		Data: s.data, Images: &doc.Images, Policy: limits, AgentProgram: s.agentProgram,
 		Store: s.store, Operations: s.operate,
 	})
 	if err != nil {
@@ -157,15 +159,17 @@ func (s *Service) openRooms(ctx context.Context, doc *configfile.Config, gate *h
 	if deps.Backends == nil {
 		deps.Backends = s.localBackends(doc)
 	}
+	flows := policy.NewInbox()
 	s.host, err = host.Open(host.Config{
-		Data: s.data, Document: doc, Backends: deps.Backends, AgentProgram: s.agentProgram, Policy: policy,
-		Store: s.store, Log: s.log,
+		Data: s.data, Document: doc, Backends: deps.Backends, AgentProgram: s.agentProgram, Policy: limits,
+		Store: s.store, Log: s.log, OnFlow: flows.Put,
 	})
 	if err != nil {
 		return err
 	}
+	s.policies = policy.New(policy.Config{Store: s.store, Host: s.host, Log: s.log, Now: s.now, Flows: flows})
 	s.plan = plan.New(plan.Config{
-		Document: doc, Policy: policy, Store: s.store, Host: s.host, Catalog: images, Now: s.now,
+		Document: doc, Policy: limits, Store: s.store, Host: s.host, Catalog: images, Now: s.now,
 		VCPUs: s.cfg.NodeVCPUs, MemoryMiB: s.cfg.NodeMemoryMiB, Admitted: s.admitted, Changed: s.nudgeFleet,
 	})
 	guests := agent.New(agent.Config{Store: s.store, Machines: s.machines, Host: s.host, Log: s.log})
@@ -181,7 +185,7 @@ func (s *Service) openRooms(ctx context.Context, doc *configfile.Config, gate *h
 	})
 	disks := disk.New(disk.Config{
 		Store: s.store, Machines: s.machines, Host: s.host, Life: s.life, Plan: s.plan, Catalog: images,
-		Operations: s.operate, Policy: policy, Log: s.log, Now: s.now,
+		Operations: s.operate, Policy: limits, Log: s.log, Now: s.now,
 	})
 	s.recovery = recovery.New(recovery.Config{
 		Data: s.data, Store: s.store, Machines: s.machines, Host: s.host, Catalog: images, Life: s.life,
@@ -195,7 +199,7 @@ func (s *Service) openRooms(ctx context.Context, doc *configfile.Config, gate *h
 		AccessLog: s.cfg.AccessLog, MaxInFlight: s.cfg.MaxInFlight, Auth: &doc.Auth, NodeName: s.cfg.NodeName,
 		StopGrace: s.cfg.StopGrace, Local: s.cfg.server().Local(), Restored: s.restored, Ping: s.db.Ping,
 		Store: s.store, Machines: s.machines, Operations: s.operate, Catalog: images, Plan: s.plan, Agent: guests,
-		Life: s.life, Disk: disks, Fleet: s.fleet,
+		Life: s.life, Disk: disks, Fleet: s.fleet, Policies: s.policies,
 		Cookies: cookies, Ended: session.InDatabase(s.db, s.now), Workspace: workspace, SignOn: signOn,
 	}, gate)
 	return err
@@ -218,6 +222,9 @@ func (s *Service) Close() error { return s.db.Close() }
 // Run restores the existing VMs and manages them until ctx ends. VMs keep running after that.
 func (s *Service) Run(ctx context.Context) error {
 	// Restoring is not cancellable: it must not stop with only some of the VMs restored.
+	if err := s.policies.Load(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
 	if err := s.recovery.Restore(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
@@ -230,6 +237,7 @@ func (s *Service) Run(ctx context.Context) error {
 		"expiry": s.life.KeepTime,
 		"audit":  s.audit.Run,
 		"usage":  s.usage.Run,
+		"flows":  s.policies.Run,
 		"forget usage": func(ctx context.Context) {
 			jobs.Every(ctx, jobs.Periodic{
 				Name: "forget usage", Interval: time.Hour, Run: s.store.ExpireUsage, Log: s.log,

@@ -29,6 +29,8 @@ type Config struct {
 	Policy       *admission.Policy // which folders guests may see
 	Store        *record.Store
 	Log          *slog.Logger
+	// OnFlow gets the decisions of network policies. It must not wait.
+	OnFlow func(network.Flow)
 }
 
 // Host provides the host's resources to VMs.
@@ -52,7 +54,7 @@ func Open(c Config) (*Host, error) {
 		backends: c.Backends,
 	}
 	h.openPools()
-	if err := h.openNetwork(); err != nil {
+	if err := h.openNetwork(c.OnFlow); err != nil {
 		return nil, err
 	}
 	return h, h.openGroups()
@@ -124,7 +126,7 @@ func (h *Host) openGroups() error {
 }
 
 // openNetwork reads only its own file: VMs without a bridge need nothing more.
-func (h *Host) openNetwork() error {
+func (h *Host) openNetwork(onFlow func(network.Flow)) error {
 	subnet, err := netip.ParsePrefix(h.doc.Network.Subnet)
 	if err != nil {
 		return err
@@ -132,7 +134,7 @@ func (h *Host) openNetwork() error {
 	o := network.Options{
 		Log: h.log, Owner: h.data, ShareBridge: h.doc.Network.ShareBridge, Bridge: h.doc.Network.Bridge,
 		LeaseFile: filepath.Join(h.data, "state", "leases.json"), NoNAT: h.doc.Network.DisableNAT,
-		Address: netip.PrefixFrom(subnet.Addr().Next(), subnet.Bits()),
+		Address: netip.PrefixFrom(subnet.Addr().Next(), subnet.Bits()), OnFlow: onFlow,
 	}
 	for _, server := range h.doc.Network.DNS {
 		addr, err := netip.ParseAddr(server)

@@ -172,7 +172,7 @@ func (h *Host) release(ctx context.Context, r *record.VM) error {
 	defer cancel()
 	err := errors.Join(h.takeAway(ctx, r))
 	if h.network != nil { // an earlier network may have given it an address
-		err = errors.Join(err, h.network.Release(ctx, r.ID))
+		err = errors.Join(err, h.network.Release(ctx, r.ID), h.network.SetPolicy(ctx, r.ID, nil))
 	}
 	return err
 }

@@ -5,6 +5,7 @@
 //	access.go    identifies and authorizes callers: the Gate
 //	vms.go, disks.go, agent.go, images.go, fleet.go, audit.go   operations of the contract
 //	feed.go      the stream of events of all VMs
+//	policies.go  network policies and their decisions
 //	forward.go, proxy.go   requests for other hosts of the fleet
 //	acting.go    admins' credentials that act for a tenant or a person
 //	person.go    the sessions of the web console
@@ -48,6 +49,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/operation"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/plan"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/policy"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
@@ -78,6 +80,7 @@ type Config struct {
 	Life       *life.Life
 	Disk       *disk.Manager
 	Fleet      *fleet.Registry
+	Policies   *policy.Keeper
 
 	// Cookies seals the sessions of the console, and Ended knows those that were signed out.
 	Cookies *auth.Sealer
@@ -105,6 +108,7 @@ type API struct {
 	life     *life.Life
 	disk     *disk.Manager
 	fleet    *fleet.Registry
+	policies *policy.Keeper
 }
 
 var _ hypervisorapi.Server = (*API)(nil)
@@ -119,7 +123,7 @@ func New(cfg Config, gate *Gate) (*API, error) {
 	a := &API{
 		cfg: cfg, log: cfg.Log, now: cfg.Now, tickets: ticket.New("mtk_", ownerOf, cfg.Now), store: cfg.Store, machines: cfg.Machines,
 		operate: cfg.Operations, catalog: cfg.Catalog, plan: cfg.Plan, agent: cfg.Agent, life: cfg.Life, disk: cfg.Disk,
-		fleet: cfg.Fleet,
+		fleet: cfg.Fleet, policies: cfg.Policies,
 	}
 	a.gate.Store(gate)
 	c, err := Contract()
@@ -160,6 +164,7 @@ func New(cfg Config, gate *Gate) (*API, error) {
 	a.shell.Raw("GET /v1/vms/{id}/vnc", a.openScreen)
 	a.shell.Raw("GET /v1/operations/{operation}/events", a.watchOperation)
 	a.shell.Raw("GET /v1/events", a.watchVMs)
+	a.shell.Raw("GET /v1/flows", a.followFlows)
 	a.shell.Mirror("/fleet/nodes/{node}", ofHost, a.forward)
 	return a, nil
 }

@@ -30,8 +30,14 @@
 // host. Link-local networks, where clouds serve their machines' credentials, are blocked except for
 // DNS. With NAT, nobody outside can open a connection to a guest.
 //
+// A VM can have a policy (package netpolicy), which judges its packets after these rules: see
+// policy_rules_linux.go and docs/decisions/0034. Without one nothing changes for it, except that
+// packets of its bridge pass connection tracking while another VM of the bridge has one.
+//
 // Invariants:
 //
+//   - Each packet is judged once by the policy of each end, the old or the new one. A tap with a
+//     policy is never without it. What cannot be read is dropped.
 //   - An address is on disk before a guest gets it. No two VMs have the same address.
 //   - A tap without rules may send nothing: devices with our name prefix pass only if they are in
 //     the sets. While a daemon is down or restarts, the rules of its taps stay.

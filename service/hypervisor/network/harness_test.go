@@ -29,13 +29,13 @@ const patience = 20 * time.Second
 
 // site is a host with a Manager, in a network namespace of its own.
 type site struct {
-	t    *testing.T
+	t    testing.TB
 	lab  *netlab.Lab
 	host *netlab.Host
 	m    *Manager
 }
 
-func newSite(t *testing.T, o Options) *site {
+func newSite(t testing.TB, o Options) *site {
 	t.Helper()
 	lab := netlabtest.New(t)
 	host, err := lab.Host("host")
@@ -113,7 +113,7 @@ const vnetHeader = 10
 type wire struct{ f *os.File }
 
 // open opens a tap of a host, which is made if it is not there.
-func open(t *testing.T, h *netlab.Host, name string) wire {
+func open(t testing.TB, h *netlab.Host, name string) wire {
 	t.Helper()
 	var f *os.File
 	err := h.Do(func() error {
@@ -139,7 +139,7 @@ func open(t *testing.T, h *netlab.Host, name string) wire {
 	return wire{f}
 }
 
-func (w wire) send(t *testing.T, frame []byte) {
+func (w wire) send(t testing.TB, frame []byte) {
 	t.Helper()
 	if _, err := w.f.Write(append(make([]byte, vnetHeader), frame...)); err != nil {
 		t.Fatal(err)
@@ -167,7 +167,7 @@ func (w wire) await(t *testing.T, wanted func(frame []byte) bool) (before [][]by
 
 // join sends a frame until it is seen elsewhere: a bridge forwards only some time
 // after both devices were opened. It may be seen several times.
-func join(t *testing.T, from, at wire, frame []byte) {
+func join(t testing.TB, from, at wire, frame []byte) {
 	t.Helper()
 	b := make([]byte, 2048)
 	for end := time.Now().Add(patience); time.Now().Before(end); {

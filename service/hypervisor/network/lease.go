@@ -240,3 +240,10 @@ func (b *book) all() []lease {
 	defer b.mu.RUnlock()
 	return slices.Collect(maps.Values(b.byVM))
 }
+
+// holder returns the VM that has an address on the managed bridge, or "".
+func (b *book) holder(a netip.Addr) string {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.taken[a]
+}

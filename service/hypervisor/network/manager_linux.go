@@ -2,10 +2,13 @@ package network
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"os"
 	"slices"
 	"sync"
+
+	"github.com/mainstay-infra/mainstay/service/hypervisor/netpolicy"
 )
 
 // Manager manages the networks of a host's VMs. It is safe for concurrent use. It works in the
@@ -19,6 +22,12 @@ type Manager struct {
 	// guarded are the ports that have rules in the kernel.
 	guarded map[string]lease
 	numbers numbers // of tenants
+	// policies are those of VMs, attached or not, and enforced those in the kernel.
+	policies   map[string]*netpolicy.Compiled
+	enforced   map[string]*enforcement
+	retired    map[string]*enforcement // by tap: the ones before, whose last records may still come
+	generation int                     // the last of an enforcement
+	switched   map[string]bool         // bridges on which this process turned br_netfilter on
 
 	serverMu sync.Mutex
 	server   interface{ wake() } // of the DHCP server, while it listens
@@ -47,6 +56,11 @@ func New(o Options) (*Manager, error) {
 		guarded: map[string]lease{},
 		numbers: numbers{},
 		bridged: make(chan struct{}, 1),
+
+		policies: map[string]*netpolicy.Compiled{},
+		enforced: map[string]*enforcement{},
+		retired:  map[string]*enforcement{},
+		switched: map[string]bool{},
 	}, nil
 }
 
@@ -124,6 +138,9 @@ func (m *Manager) connect(l lease, owner uint32) error {
 		before = &g
 	}
 	if err = m.guard(l.VM, &l); err == nil {
+		err = m.enforce(l.VM, &l, !made)
+	}
+	if err == nil {
 		err = plug(tap, l.Bridge, mtu, m.o.Isolate && l.Bridge == m.o.Bridge)
 	}
 	if err == nil {
@@ -193,7 +210,7 @@ func (m *Manager) rebuild() error {
 		return err
 	}
 	m.guarded = guarded
-	return nil
+	return m.rebuildPolicies()
 }
 
 // guard changes the rules of one VM; nil removes them.
@@ -237,7 +254,7 @@ func (m *Manager) detach(vm string) error {
 	if err := removeLink(m.o.tapName(vm)); err != nil {
 		return err
 	}
-	return m.guard(vm, nil)
+	return errors.Join(m.guard(vm, nil), m.enforce(vm, nil, false))
 }
 
 // Release calls Detach and frees the address of a VM that is deleted.
@@ -298,6 +315,10 @@ func (m *Manager) Sweep(ctx context.Context, keep func(vm string) bool) (Swept, 
 		if err := removeRules(m.o); err != nil {
 			return s, err
 		}
+		m.enforced = map[string]*enforcement{}
+		if err := m.settleFilter(m.o.Bridge); err != nil {
+			return s, err
+		}
 	} else {
 		if err := m.rebuild(); err != nil {
 			return s, err
@@ -325,6 +346,6 @@ func (m *Manager) leave() error {
 	if err != nil || len(there) > 0 {
 		return err
 	}
-	m.ready, m.guarded = false, map[string]lease{}
+	m.ready, m.guarded, m.enforced = false, map[string]lease{}, map[string]*enforcement{}
 	return removeRules(m.o)
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/netpolicy"
 )
 
 // Manager manages the networks of a host's VMs, which requires Linux.
@@ -41,6 +42,15 @@ func (m *Manager) Addresses(vm string) []netip.Addr { return m.book.addresses(vm
 
 // Sweep does nothing.
 func (m *Manager) Sweep(context.Context, func(string) bool) (Swept, error) { return Swept{}, nil }
+
+// LoadPolicies does nothing.
+func (m *Manager) LoadPolicies(map[string]*netpolicy.Compiled) {}
+
+// SetPolicy does nothing.
+func (m *Manager) SetPolicy(context.Context, string, *netpolicy.Compiled) error { return nil }
+
+// PolicyState returns that the VM is not attached.
+func (m *Manager) PolicyState(string) (PolicyState, error) { return PolicyState{}, nil }
 
 // Run waits until ctx ends.
 func (m *Manager) Run(ctx context.Context) error {

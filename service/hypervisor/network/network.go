@@ -55,6 +55,8 @@ type Options struct {
 	// DNS are the name servers for guests. Default: those of the host, except loopback addresses,
 	// read anew for every reply.
 	DNS []netip.Addr
+	// OnFlow gets the decisions of network policies, while Run runs. It must not wait. Nil: nobody does.
+	OnFlow func(Flow)
 }
 
 // Port describes a VM's network port.

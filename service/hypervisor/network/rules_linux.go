@@ -123,12 +123,18 @@ func (p ports) elements(o Options, n numbers, l lease) map[*nftables.Set]nftable
 }
 
 // connect opens a connection to nftables for one call, with a timeout for the kernel's response.
-func connect() (*nftables.Conn, error) {
+func connect() (*nftables.Conn, error) { return connectFor(transactionSize, kernelTime) }
+
+// connectFor opens a connection for transactions of up to size bytes.
+func connectFor(size int, timeout time.Duration) (*nftables.Conn, error) {
 	return nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error {
-		if err := c.SetDeadline(time.Now().Add(kernelTime)); err != nil {
+		if err := c.SetDeadline(time.Now().Add(timeout)); err != nil {
 			return err
 		}
-		return c.SetWriteBuffer(transactionSize) // a transaction is written in one piece
+		if err := c.SetReadBuffer(size); err != nil { // the kernel answers each message
+			return err
+		}
+		return c.SetWriteBuffer(size) // a transaction is written in one piece
 	}))
 }
 
@@ -156,7 +162,10 @@ func removeRules(o Options) error {
 	if err != nil {
 		return noRules(err)
 	}
-	for _, t := range []*nftables.Table{o.bridgeTable(), o.inetTable()} {
+	for _, t := range []*nftables.Table{
+		o.bridgeTable(), o.inetTable(), o.policyTable(nftables.TableFamilyBridge),
+		o.policyTable(nftables.TableFamilyINet),
+	} {
 		c.AddTable(t) // so that there is one to delete
 		c.DelTable(t)
 	}

@@ -30,9 +30,11 @@ type server struct {
 }
 
 // Run answers DHCP requests on the managed bridge, once that exists, and restores rules that other
-// programs removed, until ctx ends. It then removes the rules if no VM needs them.
+// programs removed, until ctx ends. It reads the records of network policies. It then removes the
+// rules if no VM needs them.
 func (m *Manager) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, m.wakeServer)()
+	defer m.record(ctx)()
 	for ctx.Err() == nil {
 		s, err := m.listen()
 		if err != nil {
@@ -179,6 +181,12 @@ func (m *Manager) repair() {
 		return
 	}
 	stand, err := rulesStand(m.o)
+	if err == nil && stand {
+		stand, err = m.policiesStand()
+	}
+	if err == nil && stand {
+		err = m.filterAll() // another daemon may have turned it off
+	}
 	if err == nil && stand {
 		return
 	}

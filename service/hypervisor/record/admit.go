@@ -114,7 +114,7 @@ func (s *Store) Forget(ctx context.Context, id string) error {
 		}
 		for _, statement := range []string{
 			"DELETE FROM events WHERE vm_id = ?", "DELETE FROM snapshots WHERE vm_id = ?",
-			"DELETE FROM vm_minutes WHERE vm_id = ?",
+			"DELETE FROM vm_minutes WHERE vm_id = ?", "DELETE FROM network_policies WHERE vm_id = ?",
 			"UPDATE backups SET bitmap = '' WHERE vm_id = ?", "DELETE FROM vms WHERE id = ?",
 		} {
 			if _, err := tx.Exec(ctx, statement, id); err != nil {

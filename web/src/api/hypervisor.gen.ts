@@ -328,6 +328,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/flows": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Decisions of the network policies of all VMs that the caller may see, as server-sent events
+         * @description Events named `flow` have a `Flow` as their data and carry an increasing id; reconnect with `Last-Event-ID` to go on from there. An event
+         *     named `reset` means that flows may be missing. It comes first in a stream without `Last-Event-ID`, and where the reader was too
+         *     slow, since the last 10,000 of all VMs are kept in memory.
+         */
+        get: operations["FollowFlows"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/host": {
         parameters: {
             query?: never;
@@ -990,6 +1012,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/vms/{id}/flows": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Recent decisions of a VM's network policy, newest first
+         * @description A flow is recorded when it begins, and a denied packet when it is denied. The records are samples: the kernel limits their rate for
+         *     each VM. The last 1,000 of each VM are kept in memory, until the daemon restarts or the VM is deleted.
+         */
+        get: operations["ListFlows"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/vms/{id}/history": {
         parameters: {
             query?: never;
@@ -1030,6 +1076,32 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/vms/{id}/network-policy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        /** What traffic a VM may send and receive, and what was counted */
+        get: operations["GetNetworkPolicy"];
+        /**
+         * Replace a VM's network policy; it applies at once, and cuts flows that it forbids
+         * @description Works in every state of the VM. The policy is enforced before the first packet whenever the VM has a device on a bridge. Every packet is
+         *     judged by the old policy or the new one. Counters begin anew.
+         */
+        put: operations["PutNetworkPolicy"];
+        post?: never;
+        /** Remove a VM's network policy; all traffic passes as without one */
+        delete: operations["DeleteNetworkPolicy"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1535,6 +1607,11 @@ export interface components {
             ssh_authorized_keys?: string[];
             user_data?: string;
         };
+        /** @description What no rule matched */
+        DefaultCounters: {
+            egress: components["schemas"]["VerdictCounters"];
+            ingress: components["schemas"]["VerdictCounters"];
+        };
         Error: {
             /** @description A stable word for programs */
             code: string;
@@ -1645,6 +1722,33 @@ export interface components {
             /** @default 1 */
             vcpus: number;
         };
+        /** @description A decision of a network policy about the first packet of a flow */
+        Flow: {
+            /** @description An address */
+            destination: string;
+            destination_port?: number;
+            direction: components["schemas"]["FlowDirection"];
+            icmp_type?: number;
+            /** @description The VM at the other end, if it is one of this host that the caller may see */
+            peer_vm_id?: string;
+            /** @description tcp, udp, sctp, icmp, icmpv6, or the number of another */
+            protocol: string;
+            /** @description The name of the rule that decided; empty: the default */
+            rule: string;
+            /** @description An address */
+            source: string;
+            source_port?: number;
+            tenant: string;
+            /** Format: date-time */
+            time: string;
+            /** @enum {string} */
+            verdict: "allowed" | "denied";
+            /** @description The VM's name */
+            vm: string;
+            vm_id: string;
+        };
+        /** @enum {string} */
+        FlowDirection: "ingress" | "egress";
         GetFile: {
             path: string;
         };
@@ -1748,6 +1852,47 @@ export interface components {
              */
             mode: "none" | "user" | "bridge" | "tap";
         };
+        /**
+         * @description A packet that begins a flow is denied if any `deny` rule of its direction matches, else allowed if any `allow` rule matches, else the
+         *     direction's `default` applies. What belongs to an allowed flow passes both ways. ARP, DHCP and DNS with the daemon's own
+         *     addresses, and ICMP errors about allowed flows always pass. At most 1,000 rules in both directions together.
+         */
+        NetworkPolicy: {
+            egress: components["schemas"]["PolicyDirection"];
+            ingress: components["schemas"]["PolicyDirection"];
+        };
+        NetworkPolicyState: {
+            /** @description The VM has a device on a bridge now */
+            attached: boolean;
+            /** @description Of each rule: the packets of all flows for which it decides, both ways */
+            counters: components["schemas"]["RuleCounter"][];
+            defaults: components["schemas"]["DefaultCounters"];
+            /**
+             * @description enforced: the policy is in force whenever the VM has a device. none: the VM has no policy, and `policy` allows everything.
+             *     unsupported: the VM has a policy, but a network in which this host cannot enforce one (`user` or `none`, or a sandbox).
+             * @enum {string}
+             */
+            mode: "enforced" | "none" | "unsupported";
+            policy: components["schemas"]["NetworkPolicy"];
+            /**
+             * Format: int64
+             * @description Goes up with every change; 0 if there never was a policy
+             */
+            revision: number;
+            /**
+             * Format: date-time
+             * @description When the counters began; left out without counters
+             */
+            since?: string;
+        };
+        NetworkPolicyUpdate: {
+            policy: components["schemas"]["NetworkPolicy"];
+            /**
+             * Format: int64
+             * @description The revision that this replaces; any other answers 409 `stale_revision`. Any is replaced when absent
+             */
+            revision?: number;
+        };
         NewName: {
             name: string;
         };
@@ -1797,6 +1942,42 @@ export interface components {
          * @enum {string}
          */
         PauseReason: "no_space" | "io_error" | "internal_error";
+        /** @enum {string} */
+        PolicyAction: "allow" | "deny";
+        PolicyDirection: {
+            default: components["schemas"]["PolicyAction"];
+            rules: components["schemas"]["PolicyRule"][];
+        };
+        /** @description Either `cidr` or `fqdn` */
+        PolicyPeer: {
+            /** @description A network, as in 10.0.0.0/8 or 2001:db8::/32 */
+            cidr?: string;
+            /** @description Networks inside `cidr` that do not match */
+            except?: string[];
+            /** @description A name, as in `api.example.com` or `*.example.com`; egress only */
+            fqdn?: string;
+        };
+        PolicyPort: {
+            /** @description The last port of a range that begins with `port` */
+            end_port?: number;
+            /** @description Takes `icmp_type`; every code when absent */
+            icmp_code?: number;
+            /** @description Of icmp or icmpv6; every type when absent */
+            icmp_type?: number;
+            /** @description The destination port of tcp, udp or sctp; every port when absent */
+            port?: number;
+            /** @enum {string} */
+            protocol: "tcp" | "udp" | "sctp" | "icmp" | "icmpv6";
+        };
+        PolicyRule: {
+            action: components["schemas"]["PolicyAction"];
+            /** @description Unique in its direction */
+            name: string;
+            /** @description Senders of ingress, receivers of egress; every address when absent or empty */
+            peers?: components["schemas"]["PolicyPeer"][];
+            /** @description Every protocol when absent or empty */
+            ports?: components["schemas"]["PolicyPort"][];
+        };
         Pong: {
             round_trip_ms: number;
             version: string;
@@ -1838,6 +2019,15 @@ export interface components {
             name?: string;
             /** @description Instead, the id of a VM that gets the disk */
             vm?: string;
+        };
+        RuleCounter: {
+            /** Format: int64 */
+            bytes: number;
+            direction: components["schemas"]["FlowDirection"];
+            /** Format: int64 */
+            packets: number;
+            /** @description The name of the rule */
+            rule: string;
         };
         /** @description A folder of the host, below `policy.allowed_share_dirs`, that the guest mounts by 9p */
         Share: {
@@ -1889,6 +2079,12 @@ export interface components {
             /** Format: date-time */
             expires_at: string;
             ticket: string;
+        };
+        Traffic: {
+            /** Format: int64 */
+            bytes: number;
+            /** Format: int64 */
+            packets: number;
         };
         Transfer: {
             /** @description The ranges are those that changed since `since`; otherwise, those that are not all zeros */
@@ -1954,6 +2150,10 @@ export interface components {
              * @description By the guest
              */
             net_sent_bytes_per_second: number;
+        };
+        VerdictCounters: {
+            allowed: components["schemas"]["Traffic"];
+            denied: components["schemas"]["Traffic"];
         };
         VM: {
             agent: components["schemas"]["AgentState"];
@@ -2808,6 +3008,33 @@ export interface operations {
                 };
                 content: {
                     "text/event-stream": components["schemas"]["VMEvent"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    FollowFlows: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The id of the last event that was received */
+                "Last-Event-ID"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A stream without end, of events with such data */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": components["schemas"]["Flow"];
                 };
             };
             400: components["responses"]["Invalid"];
@@ -4106,6 +4333,37 @@ export interface operations {
             429: components["responses"]["TooMany"];
         };
     };
+    ListFlows: {
+        parameters: {
+            query?: {
+                /** @description The most items of a page */
+                limit?: components["parameters"]["Limit"];
+            };
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The flows */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flow"][];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+        };
+    };
     GetVMHistory: {
         parameters: {
             query?: {
@@ -4165,6 +4423,98 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooMany"];
+        };
+    };
+    GetNetworkPolicy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The policy */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NetworkPolicyState"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    PutNetworkPolicy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NetworkPolicyUpdate"];
+            };
+        };
+        responses: {
+            /** @description The policy */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NetworkPolicyState"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    DeleteNetworkPolicy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The VM has none */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
         };
     };
     PauseVM: {

@@ -18,6 +18,8 @@ const (
 	backup    = `{"id":"b1","vm_id":"` + VMID + `","vm_name":"web","tenant":"acme","kind":"full","description":"","created_at":` + at + `,"size_bytes":196624,"virtual_size_bytes":1073741824,"sha256":"00"}`
 	transfer  = `{"id":"t1","vm_id":"` + VMID + `","direction":"read","size_bytes":1048576,"checkpoint":"c1","changed":true,"consistency":"filesystem"}`
 	operation = `{"id":"o1","kind":"image.add","state":"running","progress":0.25,"image":"demo","created_at":` + at + `,"error":""}`
+	policy    = `{"policy":{"ingress":{"default":"deny","rules":[{"name":"web","action":"allow","peers":[{"cidr":"10.0.0.0/8","except":["10.1.0.0/16"]}],"ports":[{"protocol":"tcp","port":80,"end_port":90}]}]},"egress":{"default":"allow","rules":[]}},"revision":3,"attached":true,"mode":"enforced","since":` + at + `,"counters":[{"direction":"ingress","rule":"web","packets":5,"bytes":300}],"defaults":{"ingress":{"allowed":{"packets":0,"bytes":0},"denied":{"packets":2,"bytes":120}},"egress":{"allowed":{"packets":1,"bytes":60},"denied":{"packets":0,"bytes":0}}}}`
+	flow      = `{"time":` + at + `,"vm_id":"` + VMID + `","vm":"web","tenant":"acme","direction":"ingress","verdict":"denied","rule":"","protocol":"tcp","source":"192.0.2.1","source_port":50000,"destination":"10.87.0.2","destination_port":22}`
 	finished  = `{"id":"o1","kind":"image.add","state":"succeeded","progress":1,"image":"demo","backup_id":"b1","created_at":` + at + `,"finished_at":` + at + `,"error":""}`
 	node      = `{"name":"host-1","url":"http://10.0.0.5:7070","version":"1","healthy":true,"cordoned":false,"labels":{"rack":"a"},"vcpus":8,"memory_mib":16384,"free_vcpus":6,"free_memory_mib":8192,"vms":1,"backends":["qemu"],"heartbeat_at":` + at + `}`
 )
@@ -50,12 +52,10 @@ func Examples() map[string]string {
 		"ResumeVM":           vm,
 		"EnableVM":           vm,
 		"DisableVM":          vm,
-		"CreateTransfer":     transfer,
-		"GetTransfer":        transfer,
-		"FinishTransfer":     transfer,
-		"ListTransferRanges": `[{"offset":0,"length":10}]`,
-		"ReadTransfer":       FileContent,
 		"GetVMMetrics":       `{"cpu_seconds":1.5,"memory_bytes":1048576,"disk_read_bytes":1,"disk_written_bytes":2,"net_received_bytes":3,"net_sent_bytes":4,"at":` + at + `}`,
+		"GetNetworkPolicy":   policy,
+		"PutNetworkPolicy":   policy,
+		"ListFlows":          list(flow),
 		"ListVMEvents":       list(`{"at":` + at + `,"kind":"state","message":"running, was starting","actor":"admin"}`),
 		"PingAgent":          `{"version":"1","round_trip_ms":2.5}`,
 		"Exec":               `{"stream":"stdout","data":"aGVsbG8K"}` + "\n" + `{"exit_code":0}` + "\n",
@@ -86,6 +86,11 @@ func Examples() map[string]string {
 		"ListOperations":     list(finished),
 		"GetOperation":       finished,
 		"CancelOperation":    operation,
+		"CreateTransfer":     transfer,
+		"GetTransfer":        transfer,
+		"FinishTransfer":     transfer,
+		"ListTransferRanges": `[{"offset":0,"length":10}]`,
+		"ReadTransfer":       FileContent,
 		"ListAudit": list(
 			`{"seq":1,"time":` + at + `,"actor":"admin","action":"vm.start","target":"` + VMID + `","tenant":"acme","result":"ok","message":"web"}`,
 		),
