@@ -16,6 +16,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/problem"
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/vm/caller"
+	"github.com/mainstay-infra/mainstay/service/vm/dataplane"
 	"github.com/mainstay-infra/mainstay/service/vm/driver"
 	"github.com/mainstay-infra/mainstay/service/vm/identity"
 	"github.com/mainstay-infra/mainstay/service/vm/job"
@@ -43,6 +44,7 @@ type Config struct {
 	Driver    *driver.Driver
 	Life      *life.Life
 	Snapshots *snapshot.Manager
+	Dataplane *dataplane.Dataplane
 }
 
 // API serves the contract's operations.
@@ -55,6 +57,7 @@ type API struct {
 	life      *life.Life
 	snapshots *snapshot.Manager
 	identity  *identity.Service
+	dataplane *dataplane.Dataplane
 }
 
 var _ vmapi.Server = (*API)(nil)
@@ -71,7 +74,7 @@ const maxBody = 1 << 20
 func New(cfg Config) (*API, error) {
 	a := &API{
 		cfg: cfg, store: cfg.Store, jobs: cfg.Jobs, driver: cfg.Driver, life: cfg.Life, snapshots: cfg.Snapshots,
-		identity: cfg.Identity,
+		identity: cfg.Identity, dataplane: cfg.Dataplane,
 	}
 	c, err := Contract()
 	if err != nil {
@@ -104,6 +107,7 @@ func New(cfg Config) (*API, error) {
 	vmapi.Register(a.shell, vmapi.BasePath, a, a.fail)
 	a.shell.Raw("POST /api/auth/logout", a.logout)
 	a.shell.Raw("GET /api/jobs/{job}/events", a.watchJob)
+	a.shell.Raw("GET /api/dataplane/observe", a.observe)
 	return a, nil
 }
 

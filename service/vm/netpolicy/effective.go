@@ -118,7 +118,7 @@ func (w *World) sources(vm *VM) (all []source, notes []string) {
 			all = append(all, s)
 		}
 	}
-	if vm.Policy == nil {
+	if vm.Policy == nil || vm.Policy.empty() {
 		return all, nil
 	}
 	for _, name := range slices.Sorted(slices.Values(vm.Policy.Groups)) {

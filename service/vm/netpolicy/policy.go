@@ -66,6 +66,11 @@ func (p *Policy) Check() error {
 	return nil
 }
 
+// empty reports whether a policy says nothing.
+func (p *Policy) empty() bool {
+	return len(p.Groups) == 0 && p.Ingress.Default == "" && p.Egress.Default == "" && len(p.Ingress.Rules)+len(p.Egress.Rules) == 0
+}
+
 // GroupNames returns the groups that a policy names, sorted.
 func (p *Policy) GroupNames() []string {
 	return groupNames(p.Groups, p.Ingress.Rules, p.Egress.Rules)

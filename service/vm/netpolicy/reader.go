@@ -126,7 +126,7 @@ func (r *reader) pairs(path string, value any, limit int) map[string]string {
 // printable returns a name from a document so that it can be part of a message.
 func printable(name string) string {
 	const longest = 64
-	if len(name) > longest || strings.ContainsFunc(name, unicode.IsControl) {
+	if name == "" || len(name) > longest || strings.ContainsFunc(name, unicode.IsControl) {
 		return fmt.Sprintf("%.64q", name)
 	}
 	return name
