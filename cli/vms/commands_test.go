@@ -108,6 +108,17 @@ const (
 	acme = `{"name":"acme","description":"","quota":{"vms":5},"used":{"vms":1,"cpus":1,"memory":512,"disk":2,"snapshots":0,"users":1},"created":` + at + `}`
 )
 
+const (
+	rule   = `{"direction":"ingress","cidr":"10.0.0.0/8"}`
+	group  = `{"name":"web","tenant":"","every_tenant":true,"description":"","rules":[` + rule + `],"created":` + at + `,"updated":` + at + `}`
+	cnp    = `{"name":"p","tenant":"acme","every_tenant":false,"document":{},"created":` + at + `,"updated":` + at + `}`
+	policy = `{"vm":"web","groups":["web"],"ingress":{"rules":[` + rule + `]},"egress":{},"status":"pending","reason":"the daemon is away"}`
+	flow   = `{"time":` + at + `,"vm":"web","tenant":"acme","direction":"ingress","verdict":"denied","rule":"","protocol":"tcp",` +
+		`"source":{"address":"10.0.0.1","identity":2,"labels":[]},"destination":{"address":"10.0.0.2","port":22,"vm":"web","identity":256,"labels":["a=b"]}}`
+	count = `{"packets":1,"bytes":2}`
+	both  = `{"allowed":` + count + `,"denied":` + count + `}`
+)
+
 // examples are what the fake answers, by operation.
 var examples = map[string]string{
 	"GetMe":            `{"id":"u1","username":"alice","role":"admin","two_factor":false}`,
@@ -125,7 +136,17 @@ var examples = map[string]string{
 	"ListSnapshots": "[" + snap + "]", "CreateSnapshot": snap, "GetSnapshot": snap,
 	"GetSnapshotTree": `[{"snapshot":` + snap + `,"children":[]}]`, "RevertSnapshot": `{"status":"reverted","snapshot_id":"s1"}`,
 	"ListJobs": "[" + done + "]", "GetJob": done, "CancelJob": done, "WatchJob": "event: operation\ndata: {}\n\n",
-	"ListAudit": `[{"seq":1,"time":` + at + `,"actor":"alice","action":"vm.create","target":"v1","tenant":"acme","result":"ok","message":""}]`,
+	"ListAudit":   `[{"seq":1,"time":` + at + `,"actor":"alice","action":"vm.create","target":"v1","tenant":"acme","result":"ok","message":""}]`,
+	"GetVMPolicy": policy, "SetVMPolicy": policy, "ListSecurityGroups": "[" + group + "]", "GetSecurityGroup": group, "PutSecurityGroup": group,
+	"ListNetworkPolicies": "[" + cnp + "]", "GetNetworkPolicy": cnp, "PutNetworkPolicy": cnp,
+	"GetDataplaneStatus": `{"vm":"web","status":"applied","reason":"","mode":"enforced","attached":true,"schema_version":1,"revision":1,"policy":null}`,
+	"GetEffectivePolicy": `{"vm":"web","tenant":"acme","labels":{},"status":"none","reason":"","sources":[],"notes":[],"rules":0,"limit":1000,"policy":null}`,
+	"GetDataplaneStats":  `{"vm":"web","allowed":` + count + `,"denied":` + count + `,"rules":[],"defaults":{"ingress":` + both + `,"egress":` + both + `}}`,
+	"ListVMFlows":        "[" + flow + "]", "Observe": `{"flows":[` + flow + `],"silent":["db"]}`,
+	"ListIdentities":     `[{"id":256,"tenant":"acme","labels":["a=b"],"reserved":false,"vms":["web"]}]`,
+	"ListIPCache":        `[{"cidr":"10.0.0.2/32","identity":256,"tenant":"acme","vm":"web","source":"vm"}]`,
+	"GetDataplaneHealth": `{"status":"ok","vms":{"none":0,"pending":0,"applied":1,"failed":0,"unsupported":0},"problems":[],"identities":1,"groups":0,"policies":0}`,
+	"RefreshDNS":         `{"names":1,"vms":2}`,
 	"VerifyAudit": `{"ok":true,"entries":1,"verified":1,"reason":"","genesis":"g","head_seq":1,"head_hash":"h","segments":[],"breaks":[],` +
 		`"checkpoints":{"count":1,"since":` + at + `,"newest_at":` + at + `,"newest_seq":1,"cut":0}}`,
 }
@@ -166,7 +187,26 @@ func commandLines(t *testing.T) map[string]string {
 		"job wait j1":                      "GetJob",
 		"job watch j1":                     "WatchJob",
 		"job cancel j1":                    "CancelJob",
-		"user list":                        "ListUsers",
+		"network policy show web":          "GetVMPolicy",
+		"network policy set web --policy {\"groups\":[\"web\"]}": "SetVMPolicy",
+		"network group list":                                              "ListSecurityGroups",
+		"network group show web --tenant acme":                            "GetSecurityGroup",
+		"network group create web --description d --rules [" + rule + "]": "PutSecurityGroup",
+		"network group delete web --yes":                                  "DeleteSecurityGroup",
+		"network cnp list":                                                "ListNetworkPolicies",
+		"network cnp show p":                                              "GetNetworkPolicy",
+		`network cnp apply --policy {"apiVersion":"cilium.io/v2","kind":"CiliumNetworkPolicy","metadata":{"name":"p"}}`: "PutNetworkPolicy",
+		"network cnp delete p --yes":  "DeleteNetworkPolicy",
+		"network status web":          "GetDataplaneStatus",
+		"network effective web":       "GetEffectivePolicy",
+		"network stats web":           "GetDataplaneStats",
+		"network flows web --limit 5": "ListVMFlows",
+		"network observe --limit 5":   "Observe",
+		"network identities":          "ListIdentities",
+		"network ipcache":             "ListIPCache",
+		"network health":              "GetDataplaneHealth",
+		"network refresh-dns":         "RefreshDNS",
+		"user list":                   "ListUsers",
 		"user add alice --role user --password-file " + file:    "CreateUser",
 		"user set alice --role admin --no-tenant --disable-2fa": "UpdateUser",
 		"user remove alice --yes":                               "DeleteUser",
