@@ -2,8 +2,10 @@ package vm_test
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -418,6 +420,29 @@ func TestFlowsCarryNamesAndIdentitiesAndAreFollowed(t *testing.T) {
 	}
 	if c := m.daemon.Calls("FollowFlows")[0]; c.Tenant != "acme" {
 		t.Errorf("%+v", c)
+	}
+}
+
+func TestTheNetworkPolicyOfTheGuideDoesWhatTheGuideSays(t *testing.T) {
+	t.Parallel()
+	guide, err := os.ReadFile("../../docs/services/vm.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, found := strings.Cut(string(guide), "and nobody else:\n\n")
+	text, _, ended := strings.Cut(text, "\n\n")
+	var document object
+	if err := json.Unmarshal([]byte(text), &document); err != nil || !found || !ended {
+		t.Fatalf("%v: %s", err, text)
+	}
+	m := start(t)
+	m.bridged("db", m.admin, object{"role": "db"})
+	m.bridged("web", m.admin, object{"role": "web"})
+	web := m.started("web", m.admin)
+	m.call("POST", "/api/dataplane/cnp", m.admin, document).Want(201)
+	m.eventually("web may reach db", func() bool { return m.enforced("db") == "deny cnp/all:db/ingress/0=allow:"+web.Ips[0]+"/32" })
+	if p := *(*m.daemon.Policy("db").Ingress.Rules[0].Ports)[0].Port; p != 5432 {
+		t.Errorf("port %d", p)
 	}
 }
 

@@ -2,7 +2,6 @@ package dataplane
 
 import (
 	"context"
-	"sync"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
@@ -36,26 +35,39 @@ func (d *Dataplane) all(ctx context.Context, verify bool) error {
 	if err := d.store.KeepIdentities(ctx, v.identities()); err != nil {
 		return err
 	}
-	next := make(chan *record.VM)
-	var work sync.WaitGroup
-	for range workers {
-		work.Go(func() {
-			for r := range next {
-				if err := routine.Call(d.log, "network policy of "+r.ID, func() error { return d.settle(ctx, v, r.ID, verify) }); err != nil {
-					d.noteFailure(ctx, r, err)
-				}
-			}
-		})
-	}
+	var due []*record.VM
 	for i := range v.VMs {
-		r := &v.VMs[i]
-		if ctx.Err() == nil && d.due(v, r, verify) {
-			next <- r
+		if r := &v.VMs[i]; d.due(v, r, verify) {
+			due = append(due, r)
 		}
 	}
-	close(next)
-	work.Wait()
+	for i, err := range d.each(ctx, due, func(_ int, r *record.VM) error { return d.settle(ctx, v, r.ID, verify) }) {
+		if err != nil {
+			d.noteFailure(ctx, due[i], err)
+		}
+	}
 	return ctx.Err()
+}
+
+// each calls f for VMs, a few at once, and returns its errors in their order.
+func (d *Dataplane) each(ctx context.Context, vms []*record.VM, f func(i int, r *record.VM) error) []error {
+	places := make(chan struct{}, workers)
+	done := make([]<-chan error, len(vms))
+	for i, r := range vms {
+		places <- struct{}{}
+		done[i] = routine.Start(d.log, "network policy of "+r.ID, func() error {
+			defer func() { <-places }()
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return f(i, r)
+		})
+	}
+	out := make([]error, len(vms))
+	for i := range done {
+		out[i] = <-done[i]
+	}
+	return out
 }
 
 // due reports whether there may be something to do about a VM. It computes the VM's document, which

@@ -121,30 +121,22 @@ func (d *Dataplane) Observe(ctx context.Context, limit int) (out []Flow, silent 
 	if err != nil {
 		return nil, nil, err
 	}
-	var mu sync.Mutex
-	var work sync.WaitGroup
-	places := make(chan struct{}, workers)
+	var vms []*record.VM
 	for _, r := range v.seen(ctx) {
-		if _, has := v.States[r.ID]; !has || !r.Provisioned() || r.State == record.Missing {
-			continue
+		if _, has := v.States[r.ID]; has && r.Provisioned() && r.State != record.Missing {
+			vms = append(vms, r)
 		}
-		places <- struct{}{}
-		work.Go(func() {
-			defer func() { <-places }()
-			var flows []Flow
-			err := routine.Call(d.log, "flows of "+r.ID, func() (err error) {
-				flows, err = d.flowsOf(ctx, n, r, limit)
-				return err
-			})
-			mu.Lock()
-			defer mu.Unlock()
-			out = append(out, flows...)
-			if err != nil {
-				silent = append(silent, r.Name)
-			}
-		})
 	}
-	work.Wait()
+	flows := make([][]Flow, len(vms))
+	for i, err := range d.each(ctx, vms, func(i int, r *record.VM) (err error) {
+		flows[i], err = d.flowsOf(ctx, n, r, limit)
+		return err
+	}) {
+		if err != nil {
+			silent = append(silent, vms[i].Name)
+		}
+	}
+	out = slices.Concat(flows...)
 	slices.SortStableFunc(out, func(a, b Flow) int { return b.Time.Compare(a.Time) })
 	slices.Sort(silent)
 	return out[:min(limit, len(out))], silent, ctx.Err()
