@@ -315,6 +315,28 @@ func TestWithoutATokenItLogsInWithWhatDevModeLeft(t *testing.T) {
 	}
 }
 
+func TestFlowsAreFollowedUntilTheStreamIsRefused(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	s := serve(t, map[string]http.HandlerFunc{"Observe": func(w http.ResponseWriter, r *http.Request) {
+		if asked++; asked > 1 {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, `{"error":"no more"}`)
+			return
+		}
+		if r.Header.Get("Accept") != "text/event-stream" {
+			t.Errorf("asked for %q", r.Header.Get("Accept"))
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "event: flow\ndata: "+flow+"\n\nevent: flow\ndata: "+strings.Replace(flow, `"vm":"web","tenant"`, `"vm":"db","tenant"`, 1)+"\n\n")
+	}})
+	code, out, errOut := run(t, t.TempDir(), "", "vms", "--server", s.url, "--token", "t", "network", "flows", "web", "--follow")
+	if code == 0 || !strings.Contains(out, "web  ingress denied tcp  10.0.0.1 (2) -> 10.0.0.2:22 (web)") || strings.Contains(out, "  db  ") || !strings.Contains(errOut, "no more") {
+		t.Errorf("exit code %d: %s%s", code, out, errOut)
+	}
+}
+
 func TestAStartThatFailsSaysWhy(t *testing.T) {
 	t.Parallel()
 	s := serve(t, map[string]http.HandlerFunc{"GetJob": func(w http.ResponseWriter, _ *http.Request) {

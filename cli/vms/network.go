@@ -145,7 +145,8 @@ func (s commands) cnpList() *cobra.Command {
 			return []any{p.Name, owner(p.Tenant, p.EveryTenant), p.Created, p.Updated}
 		},
 	}, func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
-		return c.API.ListNetworkPolicies(ctx, &vmapi.ListNetworkPoliciesParams{Tenant: s.of(), Limit: p.Limit, Cursor: p.Cursor})
+		params := vmapi.ListNetworkPoliciesParams{Tenant: s.of(), Limit: p.Limit, Cursor: p.Cursor}
+		return c.API.ListNetworkPolicies(ctx, &params)
 	})
 }
 
@@ -352,8 +353,9 @@ func followFlows(ctx context.Context, c *call, wanted func(vmapi.NetworkFlow) bo
 			return nil
 		}
 		return c.Out.Line([]byte(data), func() string {
-			return output.Escape(fmt.Sprintf("%s  %s  %s %s %s  %s -> %s  %s", f.Time.UTC().Format("15:04:05.000"), f.Vm, f.Direction, f.Verdict,
-				f.Protocol, end(f.Source), end(f.Destination), f.Rule))
+			at := f.Time.UTC().Format("15:04:05.000")
+			return output.Escape(fmt.Sprintf("%s  %s  %s %s %s  %s -> %s  %s", at, f.Vm, f.Direction, f.Verdict, f.Protocol,
+				end(f.Source), end(f.Destination), f.Rule))
 		})
 	})
 }

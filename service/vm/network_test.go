@@ -331,6 +331,28 @@ func TestTenantsNeitherSeeNorSelectEachOther(t *testing.T) {
 	})
 }
 
+func TestATenantThatGetsTheNameOfARemovedOneGetsNoneOfItsPolicies(t *testing.T) {
+	t.Parallel()
+	engines(t, func(m *manager) {
+		m.call("PUT", "/api/tenants/acme", m.admin, object{}).Want(200)
+		m.call("POST", "/api/dataplane/groups?tenant=acme", m.admin, object{"name": "g"}).Want(201)
+		m.call("POST", "/api/dataplane/cnp?tenant=acme", m.admin, cnp("p", object{"endpointSelector": object{}, "ingress": []object{{}}})).Want(201)
+		m.call("DELETE", "/api/tenants/acme", m.admin, nil).Want(204)
+		ada := m.user("ada", "admin", "acme")
+		m.call("GET", "/api/dataplane/cnp/p", ada, nil).Want(404)
+		m.call("GET", "/api/dataplane/groups/g", ada, nil).Want(404)
+		// A VM's name passes on; its policy does not.
+		m.bridged("web", ada, object{})
+		m.call("POST", "/api/vms/web/dataplane/policy", ada, object{"ingress": object{"default": "deny"}}).Want(200)
+		m.call("DELETE", "/api/vms/web", ada, nil).Want(204)
+		m.eventually("it is removed", func() bool { return len(m.daemon.VMs()) == 0 })
+		m.bridged("web", ada, object{})
+		if s := m.status("web", ada); s.Status != "none" {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
 func TestIdentitiesAreNumbersOfLabelsThatAreNotUsedAgain(t *testing.T) {
 	t.Parallel()
 	engines(t, func(m *manager) {

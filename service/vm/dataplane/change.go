@@ -56,7 +56,9 @@ func (d *Dataplane) PutGroup(ctx context.Context, tenant string, g netpolicy.Gro
 }
 
 // PutCilium adds a network policy, or replaces the one with its name.
-func (d *Dataplane) PutCilium(ctx context.Context, tenant string, document map[string]any) (record.NetworkPolicy, error) {
+func (d *Dataplane) PutCilium(
+	ctx context.Context, tenant string, document map[string]any,
+) (record.NetworkPolicy, error) {
 	c, err := netpolicy.ParseCilium(document)
 	if err != nil {
 		return record.NetworkPolicy{}, err

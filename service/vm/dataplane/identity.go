@@ -76,9 +76,8 @@ func (d *Dataplane) Identities(ctx context.Context) ([]Identity, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, Identity{
-			Number: i.Number, Tenant: i.Tenant, Labels: labels, VMs: have[record.IdentityKey{Tenant: i.Tenant, Kind: i.Kind, Labels: i.Labels}],
-		})
+		key := record.IdentityKey{Tenant: i.Tenant, Kind: i.Kind, Labels: i.Labels}
+		out = append(out, Identity{Number: i.Number, Tenant: i.Tenant, Labels: labels, VMs: have[key]})
 	}
 	return out, nil
 }

@@ -135,7 +135,9 @@ func (a *API) GetDataplaneStats(
 }
 
 func apiEnd(e dataplane.End) vmapi.FlowEnd {
-	return vmapi.FlowEnd{Address: e.Address, Port: some(e.Port), Vm: some(e.VM), Identity: e.Identity, Labels: orEmpty(e.Labels)}
+	return vmapi.FlowEnd{
+		Address: e.Address, Port: some(e.Port), Vm: some(e.VM), Identity: e.Identity, Labels: orEmpty(e.Labels),
+	}
 }
 
 func apiFlow(f dataplane.Flow) vmapi.NetworkFlow {
@@ -147,7 +149,9 @@ func apiFlow(f dataplane.Flow) vmapi.NetworkFlow {
 }
 
 // ListVMFlows lists recent flows of a VM.
-func (a *API) ListVMFlows(ctx context.Context, req vmapi.ListVMFlowsRequestObject) (vmapi.ListVMFlowsResponseObject, error) {
+func (a *API) ListVMFlows(
+	ctx context.Context, req vmapi.ListVMFlowsRequestObject,
+) (vmapi.ListVMFlowsResponseObject, error) {
 	r, err := a.store.Named(ctx, req.Name, req.Params.Tenant)
 	if err != nil {
 		return nil, err
@@ -238,11 +242,14 @@ func (a *API) ListIdentities(
 }
 
 // ListIPCache lists addresses with their identities.
-func (a *API) ListIPCache(ctx context.Context, _ vmapi.ListIPCacheRequestObject) (vmapi.ListIPCacheResponseObject, error) {
+func (a *API) ListIPCache(
+	ctx context.Context, _ vmapi.ListIPCacheRequestObject,
+) (vmapi.ListIPCacheResponseObject, error) {
 	all, err := a.dataplane.Addresses(ctx)
 	return vmapi.ListIPCache200JSONResponse(list.Each(all, func(e dataplane.Entry) vmapi.IPCacheEntry {
 		return vmapi.IPCacheEntry{
-			Cidr: e.Network.String(), Identity: e.Identity, Tenant: e.Tenant, Vm: some(e.VM), Source: vmapi.IPCacheEntrySource(e.Source),
+			Cidr: e.Network.String(), Identity: e.Identity, Tenant: e.Tenant, Vm: some(e.VM),
+			Source: vmapi.IPCacheEntrySource(e.Source),
 		}
 	})), err
 }
@@ -259,11 +266,14 @@ func (a *API) GetDataplaneHealth(
 	out := vmapi.GetDataplaneHealth200JSONResponse{
 		Status: vmapi.DataplaneHealthStatusOk, Identities: h.Identities, Groups: h.Groups, Policies: h.Policies,
 		Problems: orEmpty(list.Each(h.Problems, func(p dataplane.Problem) vmapi.DataplaneProblem {
-			return vmapi.DataplaneProblem{Vm: p.VM, Tenant: p.Tenant, Status: vmapi.PolicyState(p.State), Reason: c.Public(p.Reason)}
+			return vmapi.DataplaneProblem{
+				Vm: p.VM, Tenant: p.Tenant, Status: vmapi.PolicyState(p.State), Reason: c.Public(p.Reason),
+			}
 		})),
 	}
-	out.Vms.None, out.Vms.Pending, out.Vms.Applied = h.States[dataplane.None], h.States[dataplane.Pending], h.States[dataplane.Applied]
-	out.Vms.Failed, out.Vms.Unsupported = h.States[dataplane.Failed], h.States[dataplane.Unsupported]
+	out.Vms.None, out.Vms.Pending = h.States[dataplane.None], h.States[dataplane.Pending]
+	out.Vms.Applied, out.Vms.Failed = h.States[dataplane.Applied], h.States[dataplane.Failed]
+	out.Vms.Unsupported = h.States[dataplane.Unsupported]
 	if len(h.Problems) > 0 {
 		out.Status = vmapi.DataplaneHealthStatusDegraded
 	}

@@ -26,7 +26,9 @@ func recode[T any](from any) (to T, err error) {
 }
 
 // GetVMPolicy returns a VM's own network policy.
-func (a *API) GetVMPolicy(ctx context.Context, req vmapi.GetVMPolicyRequestObject) (vmapi.GetVMPolicyResponseObject, error) {
+func (a *API) GetVMPolicy(
+	ctx context.Context, req vmapi.GetVMPolicyRequestObject,
+) (vmapi.GetVMPolicyResponseObject, error) {
 	r, err := a.store.Named(ctx, req.Name, req.Params.Tenant)
 	if err != nil {
 		return nil, err
@@ -40,7 +42,9 @@ func (a *API) GetVMPolicy(ctx context.Context, req vmapi.GetVMPolicyRequestObjec
 }
 
 // SetVMPolicy replaces a VM's own network policy.
-func (a *API) SetVMPolicy(ctx context.Context, req vmapi.SetVMPolicyRequestObject) (vmapi.SetVMPolicyResponseObject, error) {
+func (a *API) SetVMPolicy(
+	ctx context.Context, req vmapi.SetVMPolicyRequestObject,
+) (vmapi.SetVMPolicyResponseObject, error) {
 	r, err := a.store.Named(ctx, req.Name, req.Params.Tenant)
 	if err != nil {
 		return nil, err

@@ -88,7 +88,8 @@ func ParseCilium(document map[string]any) (Cilium, error) {
 }
 
 func (r *reader) spec(path, name string, value any) spec {
-	o := r.object(path, value, "description", "endpointSelector", "ingress", "ingressDeny", "egress", "egressDeny", "enableDefaultDeny")
+	o := r.object(path, value,
+		"description", "endpointSelector", "ingress", "ingressDeny", "egress", "egressDeny", "enableDefaultDeny")
 	out := spec{path: name}
 	r.text(path+".description", o["description"])
 	if o["endpointSelector"] == nil {
@@ -98,7 +99,9 @@ func (r *reader) spec(path, name string, value any) spec {
 	for _, s := range []struct {
 		name, direction string
 		deny            bool
-	}{{"ingress", Ingress, false}, {"ingressDeny", Ingress, true}, {"egress", Egress, false}, {"egressDeny", Egress, true}} {
+	}{
+		{"ingress", Ingress, false}, {"ingressDeny", Ingress, true}, {"egress", Egress, false}, {"egressDeny", Egress, true},
+	} {
 		part := section{name: s.name, direction: s.direction}
 		for i, v := range r.list(path+"."+s.name, o[s.name], MaxRules) {
 			part.rules = append(part.rules, r.rule(at(path+"."+s.name, i), v, s.direction, s.deny))

@@ -20,7 +20,8 @@ type rule struct {
 
 // everybody reports whether a rule matches every address.
 func (r *rule) everybody() bool {
-	named := r.somebody || len(r.selectors) > 0 || len(r.networks) > 0 || len(r.entities) > 0 || len(r.names) > 0 || r.group != ""
+	peers := len(r.selectors) + len(r.networks) + len(r.entities) + len(r.names)
+	named := r.somebody || peers > 0 || r.group != ""
 	return !named || slices.Contains(r.entities, EntityAll)
 }
 

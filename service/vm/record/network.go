@@ -83,12 +83,16 @@ func NetworkOwner(c caller.Caller, asked *string) (string, error) {
 
 // NetworkGroups lists groups in the caller's scope by name, starting after a key (DocumentKey). tenant
 // narrows the list; nil does not.
-func (s *Store) NetworkGroups(ctx context.Context, tenant *string, after string, limit int) (all []NetworkGroup, err error) {
+func (s *Store) NetworkGroups(
+	ctx context.Context, tenant *string, after string, limit int,
+) (all []NetworkGroup, err error) {
 	return all, s.documents(ctx, groups, tenant, after, limit, &all)
 }
 
 // NetworkPolicies lists network policies as NetworkGroups does groups.
-func (s *Store) NetworkPolicies(ctx context.Context, tenant *string, after string, limit int) (all []NetworkPolicy, err error) {
+func (s *Store) NetworkPolicies(
+	ctx context.Context, tenant *string, after string, limit int,
+) (all []NetworkPolicy, err error) {
 	return all, s.documents(ctx, policies, tenant, after, limit, &all)
 }
 
@@ -126,7 +130,8 @@ func named[T any](
 	}
 	condition, args := scope.SQL()
 	var found []T
-	if err := q.Select(ctx, &found, "SELECT * FROM "+k.table+" WHERE "+condition+" ORDER BY tenant LIMIT 2", args...); err != nil {
+	query := "SELECT * FROM " + k.table + " WHERE " + condition + " ORDER BY tenant LIMIT 2"
+	if err := q.Select(ctx, &found, query, args...); err != nil {
 		return out, err
 	}
 	if len(found) == 2 && !c.SeesAll() {
@@ -271,6 +276,18 @@ func (s *Store) deleteDocument(ctx context.Context, tx *db.Tx, k documentKind, t
 		return err
 	}
 	return s.noteNetwork(ctx, tx, k.action+".delete", tenant, name)
+}
+
+// deleteDocuments removes the groups and network policies of a tenant that is removed: they must not
+// apply to VMs of another one that gets its name.
+func (s *Store) deleteDocuments(ctx context.Context, tx *db.Tx, tenant string) error {
+	s.networkChange(tx)
+	for _, k := range []documentKind{groups, policies} {
+		if _, err := tx.Exec(ctx, "DELETE FROM "+k.table+" WHERE tenant = ?", tenant); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // unused returns a fault that names what uses a group.

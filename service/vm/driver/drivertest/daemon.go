@@ -82,7 +82,8 @@ func New(t testing.TB) *Daemon {
 		"PatchVM": d.patch, "GetVMMetrics": d.metrics,
 		"CloneVM": d.clone, "GetOperation": d.operation, "CancelOperation": d.operation,
 		"ListSnapshots": d.snapshots, "CreateSnapshot": d.snapshot, "DeleteSnapshot": d.unsnap, "RevertSnapshot": d.revert,
-		"GetNetworkPolicy": d.getPolicy, "PutNetworkPolicy": d.putPolicy, "DeleteNetworkPolicy": d.deletePolicy, "ListFlows": d.listFlows,
+		"GetNetworkPolicy": d.getPolicy, "PutNetworkPolicy": d.putPolicy, "DeleteNetworkPolicy": d.deletePolicy,
+		"ListFlows": d.listFlows,
 	}
 	mux := http.NewServeMux()
 	for _, op := range c.Operations() {

@@ -44,12 +44,15 @@ func (d *Daemon) policyAnswer(vm *hypervisorapi.VM) hypervisorapi.NetworkPolicyS
 		out.Mode = "unsupported"
 		return out
 	}
-	for _, r := range s.policy.Ingress.Rules {
-		out.Counters = append(out.Counters, hypervisorapi.RuleCounter{Direction: "ingress", Rule: r.Name, Packets: 1, Bytes: 60})
+	count := func(d hypervisorapi.FlowDirection, rules []hypervisorapi.PolicyRule, packets int64) {
+		for _, r := range rules {
+			out.Counters = append(out.Counters, hypervisorapi.RuleCounter{
+				Direction: d, Rule: r.Name, Packets: packets, Bytes: 60 * packets,
+			})
+		}
 	}
-	for _, r := range s.policy.Egress.Rules {
-		out.Counters = append(out.Counters, hypervisorapi.RuleCounter{Direction: "egress", Rule: r.Name, Packets: 2, Bytes: 120})
-	}
+	count("ingress", s.policy.Ingress.Rules, 1)
+	count("egress", s.policy.Egress.Rules, 2)
 	out.Defaults.Ingress.Denied = hypervisorapi.Traffic{Packets: 3, Bytes: 180}
 	return out
 }
