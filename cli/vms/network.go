@@ -92,7 +92,8 @@ func (s commands) groupList() *cobra.Command {
 			return []any{g.Name, len(g.Rules), owner(g.Tenant, g.EveryTenant), g.Updated, g.Description}
 		},
 	}, func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
-		return c.API.ListSecurityGroups(ctx, &vmapi.ListSecurityGroupsParams{Tenant: s.of(), Limit: p.Limit, Cursor: p.Cursor})
+		params := vmapi.ListSecurityGroupsParams{Tenant: s.of(), Limit: p.Limit, Cursor: p.Cursor}
+		return c.API.ListSecurityGroups(ctx, &params)
 	})
 }
 

@@ -218,12 +218,11 @@ func (a *API) followFlows(w http.ResponseWriter, r *http.Request) error {
 			err = stream.Send(0, "flow", f)
 		case <-beat.C:
 			err = stream.Heartbeat()
-		case <-done:
+		case err := <-done:
+			a.cfg.Log.Debug("a stream of flows has ended", "error", err)
 			return nil // the client connects again
 		}
 		if err != nil {
-			cancel()
-			<-done
 			return nil // the client has left
 		}
 	}

@@ -107,7 +107,9 @@ func (a *API) ListSecurityGroups(
 	if err == nil {
 		err = failed
 	}
-	return vmapi.ListSecurityGroups200JSONResponse{Body: out, Headers: vmapi.ListSecurityGroups200ResponseHeaders{Link: link}}, err
+	return vmapi.ListSecurityGroups200JSONResponse{
+		Body: out, Headers: vmapi.ListSecurityGroups200ResponseHeaders{Link: link},
+	}, err
 }
 
 // PutSecurityGroup adds a security group, or replaces it.
