@@ -10,12 +10,14 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os/exec"
 	"regexp"
 	"sync"
 	"testing"
 	"time"
 
 	vmapi "github.com/mainstay-infra/mainstay/api/vm"
+	"github.com/mainstay-infra/mainstay/kit/netlab"
 )
 
 var vmListening = regexp.MustCompile(`msg=listening service=vm url=(\S+)`)
@@ -24,6 +26,7 @@ var vmListening = regexp.MustCompile(`msg=listening service=vm url=(\S+)`)
 // daemon.
 type vmManager struct {
 	testing.TB
+	host    *netlab.Host // that it runs on; nil: this one
 	args    []string
 	env     []string
 	url     string
@@ -59,7 +62,17 @@ func freeLoopback(t testing.TB) string {
 
 func (m *vmManager) start() {
 	m.Helper()
-	m.process = launch(m.TB, m.env, m.args...)
+	if m.host == nil {
+		m.process = launch(m.TB, m.env, m.args...)
+	} else {
+		path, err := binary()
+		if err != nil {
+			m.Fatal(err)
+		}
+		cmd := exec.Command(path, m.args...)
+		cmd.SysProcAttr = dieWithParent()
+		m.process = launchCommand(m.TB, m.env, cmd, m.host.Start)
+	}
 	found, ok := m.process.awaitOutput(vmListening)
 	if !ok {
 		m.Fatalf("VM management did not start:\n%s", tail(m.process.output.String(), 20))

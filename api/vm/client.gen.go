@@ -236,6 +236,134 @@ func (c *Client) ProtectBackupWithBody(ctx context.Context, id string, contentTy
 	return c.Send(ctx, rest.To("POST", "/api/backups/{id}/protect").Path("id", id).Body(contentType, body), editors)
 }
 
+// ListNetworkPolicies Network policies in Cilium's form by name: those of the caller's tenant, and those of every tenant
+func (c *Client) ListNetworkPolicies(ctx context.Context, params *ListNetworkPoliciesParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/api/dataplane/cnp")
+	if params != nil {
+		out.Query("limit", params.Limit)
+		out.Query("cursor", params.Cursor)
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// PutNetworkPolicy Add a network policy, or replace it
+func (c *Client) PutNetworkPolicy(ctx context.Context, params *PutNetworkPolicyParams, body PutNetworkPolicyJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/api/dataplane/cnp")
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// PutNetworkPolicyWithBody Add a network policy, or replace it
+func (c *Client) PutNetworkPolicyWithBody(ctx context.Context, params *PutNetworkPolicyParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/api/dataplane/cnp")
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// DeleteNetworkPolicy Remove a network policy
+func (c *Client) DeleteNetworkPolicy(ctx context.Context, name DocumentName, params *DeleteNetworkPolicyParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("DELETE", "/api/dataplane/cnp/{name}").Path("name", name)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// GetNetworkPolicy One network policy
+func (c *Client) GetNetworkPolicy(ctx context.Context, name DocumentName, params *GetNetworkPolicyParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/api/dataplane/cnp/{name}").Path("name", name)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// ListSecurityGroups Security groups by name: those of the caller's tenant, and those of every tenant
+func (c *Client) ListSecurityGroups(ctx context.Context, params *ListSecurityGroupsParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/api/dataplane/groups")
+	if params != nil {
+		out.Query("limit", params.Limit)
+		out.Query("cursor", params.Cursor)
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// PutSecurityGroup Add a security group, or replace it
+func (c *Client) PutSecurityGroup(ctx context.Context, params *PutSecurityGroupParams, body PutSecurityGroupJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/api/dataplane/groups")
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// PutSecurityGroupWithBody Add a security group, or replace it
+func (c *Client) PutSecurityGroupWithBody(ctx context.Context, params *PutSecurityGroupParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/api/dataplane/groups")
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// DeleteSecurityGroup Remove a security group that no VM is in and no rule names
+func (c *Client) DeleteSecurityGroup(ctx context.Context, name DocumentName, params *DeleteSecurityGroupParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("DELETE", "/api/dataplane/groups/{name}").Path("name", name)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// GetSecurityGroup One security group
+func (c *Client) GetSecurityGroup(ctx context.Context, name DocumentName, params *GetSecurityGroupParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/api/dataplane/groups/{name}").Path("name", name)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// GetDataplaneHealth How many VMs have their network policies in force, and which do not
+func (c *Client) GetDataplaneHealth(ctx context.Context, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/api/dataplane/health"), editors)
+}
+
+// ListIdentities Identities by number: the reserved ones, sets of labels of VMs, and networks that policies name
+func (c *Client) ListIdentities(ctx context.Context, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/api/dataplane/identities"), editors)
+}
+
+// ListIPCache Addresses and networks with their identities
+func (c *Client) ListIPCache(ctx context.Context, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/api/dataplane/ipcache"), editors)
+}
+
+// Observe Decisions of the network policies of all VMs that the caller may see
+func (c *Client) Observe(ctx context.Context, params *ObserveParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/api/dataplane/observe")
+	if params != nil {
+		out.Query("limit", params.Limit)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// RefreshDNS Compute all network policies anew
+func (c *Client) RefreshDNS(ctx context.Context, body RefreshDNSJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/dataplane/refresh-dns").JSON("application/json", body), editors)
+}
+
+// RefreshDNSWithBody Compute all network policies anew
+func (c *Client) RefreshDNSWithBody(ctx context.Context, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/dataplane/refresh-dns").Body(contentType, body), editors)
+}
+
 // ListJobs Jobs that wait or run, and those that ended within a day; newest first
 func (c *Client) ListJobs(ctx context.Context, params *ListJobsParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("GET", "/api/jobs")
@@ -414,6 +542,70 @@ func (c *Client) CloneVMWithBody(ctx context.Context, name VMName, params *Clone
 		out.Query("tenant", params.Tenant)
 	}
 	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// GetEffectivePolicy All policies of a VM as one, with where each rule comes from
+func (c *Client) GetEffectivePolicy(ctx context.Context, name VMName, params *GetEffectivePolicyParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/api/vms/{name}/dataplane/effective").Path("name", name)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// ListVMFlows Recent decisions of a VM's network policy, newest first
+func (c *Client) ListVMFlows(ctx context.Context, name VMName, params *ListVMFlowsParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/api/vms/{name}/dataplane/flows").Path("name", name)
+	if params != nil {
+		out.Query("limit", params.Limit)
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// GetVMPolicy A VM's own network policy, without those of its groups and of selectors
+func (c *Client) GetVMPolicy(ctx context.Context, name VMName, params *GetVMPolicyParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/api/vms/{name}/dataplane/policy").Path("name", name)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// SetVMPolicy Replace a VM's own network policy
+func (c *Client) SetVMPolicy(ctx context.Context, name VMName, params *SetVMPolicyParams, body SetVMPolicyJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/api/vms/{name}/dataplane/policy").Path("name", name)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// SetVMPolicyWithBody Replace a VM's own network policy
+func (c *Client) SetVMPolicyWithBody(ctx context.Context, name VMName, params *SetVMPolicyParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/api/vms/{name}/dataplane/policy").Path("name", name)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// GetDataplaneStats What a VM's network policy has allowed and denied
+func (c *Client) GetDataplaneStats(ctx context.Context, name VMName, params *GetDataplaneStatsParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/api/vms/{name}/dataplane/stats").Path("name", name)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// GetDataplaneStatus What the hypervisor daemon has of a VM's network policy
+func (c *Client) GetDataplaneStatus(ctx context.Context, name VMName, params *GetDataplaneStatusParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/api/vms/{name}/dataplane/status").Path("name", name)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out, editors)
 }
 
 // ListVMEvents What happened to the VM, newest first; the last 1,000 are kept

@@ -93,6 +93,49 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 	mux.HandleFunc("POST "+base+"/api/backups/verify", rest.Serve(fail, func(in *rest.Input, q *VerifyBackupsRequestObject) {
 		q.Body = rest.JSON[VerifyBackupsJSONRequestBody](in, false)
 	}, s.VerifyBackups, VerifyBackupsResponseObject.VisitVerifyBackupsResponse))
+	mux.HandleFunc("GET "+base+"/api/dataplane/cnp", rest.Serve(fail, func(in *rest.Input, q *ListNetworkPoliciesRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+		in.Query("tenant", false, &q.Params.Tenant)
+	}, s.ListNetworkPolicies, ListNetworkPoliciesResponseObject.VisitListNetworkPoliciesResponse))
+	mux.HandleFunc("POST "+base+"/api/dataplane/cnp", rest.Serve(fail, func(in *rest.Input, q *PutNetworkPolicyRequestObject) {
+		in.Query("tenant", false, &q.Params.Tenant)
+		q.Body = rest.JSON[PutNetworkPolicyJSONRequestBody](in, true)
+	}, s.PutNetworkPolicy, PutNetworkPolicyResponseObject.VisitPutNetworkPolicyResponse))
+	mux.HandleFunc("DELETE "+base+"/api/dataplane/cnp/{name}", rest.Serve(fail, func(in *rest.Input, q *DeleteNetworkPolicyRequestObject) {
+		in.Path("name", &q.Name)
+		in.Query("tenant", false, &q.Params.Tenant)
+	}, s.DeleteNetworkPolicy, DeleteNetworkPolicyResponseObject.VisitDeleteNetworkPolicyResponse))
+	mux.HandleFunc("GET "+base+"/api/dataplane/cnp/{name}", rest.Serve(fail, func(in *rest.Input, q *GetNetworkPolicyRequestObject) {
+		in.Path("name", &q.Name)
+		in.Query("tenant", false, &q.Params.Tenant)
+	}, s.GetNetworkPolicy, GetNetworkPolicyResponseObject.VisitGetNetworkPolicyResponse))
+	mux.HandleFunc("GET "+base+"/api/dataplane/groups", rest.Serve(fail, func(in *rest.Input, q *ListSecurityGroupsRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+		in.Query("tenant", false, &q.Params.Tenant)
+	}, s.ListSecurityGroups, ListSecurityGroupsResponseObject.VisitListSecurityGroupsResponse))
+	mux.HandleFunc("POST "+base+"/api/dataplane/groups", rest.Serve(fail, func(in *rest.Input, q *PutSecurityGroupRequestObject) {
+		in.Query("tenant", false, &q.Params.Tenant)
+		q.Body = rest.JSON[PutSecurityGroupJSONRequestBody](in, true)
+	}, s.PutSecurityGroup, PutSecurityGroupResponseObject.VisitPutSecurityGroupResponse))
+	mux.HandleFunc("DELETE "+base+"/api/dataplane/groups/{name}", rest.Serve(fail, func(in *rest.Input, q *DeleteSecurityGroupRequestObject) {
+		in.Path("name", &q.Name)
+		in.Query("tenant", false, &q.Params.Tenant)
+	}, s.DeleteSecurityGroup, DeleteSecurityGroupResponseObject.VisitDeleteSecurityGroupResponse))
+	mux.HandleFunc("GET "+base+"/api/dataplane/groups/{name}", rest.Serve(fail, func(in *rest.Input, q *GetSecurityGroupRequestObject) {
+		in.Path("name", &q.Name)
+		in.Query("tenant", false, &q.Params.Tenant)
+	}, s.GetSecurityGroup, GetSecurityGroupResponseObject.VisitGetSecurityGroupResponse))
+	mux.HandleFunc("GET "+base+"/api/dataplane/health", rest.Serve(fail, func(_ *rest.Input, _ *GetDataplaneHealthRequestObject) {
+	}, s.GetDataplaneHealth, GetDataplaneHealthResponseObject.VisitGetDataplaneHealthResponse))
+	mux.HandleFunc("GET "+base+"/api/dataplane/identities", rest.Serve(fail, func(_ *rest.Input, _ *ListIdentitiesRequestObject) {
+	}, s.ListIdentities, ListIdentitiesResponseObject.VisitListIdentitiesResponse))
+	mux.HandleFunc("GET "+base+"/api/dataplane/ipcache", rest.Serve(fail, func(_ *rest.Input, _ *ListIPCacheRequestObject) {
+	}, s.ListIPCache, ListIPCacheResponseObject.VisitListIPCacheResponse))
+	mux.HandleFunc("POST "+base+"/api/dataplane/refresh-dns", rest.Serve(fail, func(in *rest.Input, q *RefreshDNSRequestObject) {
+		q.Body = rest.JSON[RefreshDNSJSONRequestBody](in, false)
+	}, s.RefreshDNS, RefreshDNSResponseObject.VisitRefreshDNSResponse))
 	mux.HandleFunc("GET "+base+"/api/jobs", rest.Serve(fail, func(in *rest.Input, q *ListJobsRequestObject) {
 		in.Query("limit", false, &q.Params.Limit)
 		in.Query("cursor", false, &q.Params.Cursor)
@@ -165,6 +208,32 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Query("tenant", false, &q.Params.Tenant)
 		q.Body = rest.JSON[CloneVMJSONRequestBody](in, true)
 	}, s.CloneVM, CloneVMResponseObject.VisitCloneVMResponse))
+	mux.HandleFunc("GET "+base+"/api/vms/{name}/dataplane/effective", rest.Serve(fail, func(in *rest.Input, q *GetEffectivePolicyRequestObject) {
+		in.Path("name", &q.Name)
+		in.Query("tenant", false, &q.Params.Tenant)
+	}, s.GetEffectivePolicy, GetEffectivePolicyResponseObject.VisitGetEffectivePolicyResponse))
+	mux.HandleFunc("GET "+base+"/api/vms/{name}/dataplane/flows", rest.Serve(fail, func(in *rest.Input, q *ListVMFlowsRequestObject) {
+		in.Path("name", &q.Name)
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("tenant", false, &q.Params.Tenant)
+	}, s.ListVMFlows, ListVMFlowsResponseObject.VisitListVMFlowsResponse))
+	mux.HandleFunc("GET "+base+"/api/vms/{name}/dataplane/policy", rest.Serve(fail, func(in *rest.Input, q *GetVMPolicyRequestObject) {
+		in.Path("name", &q.Name)
+		in.Query("tenant", false, &q.Params.Tenant)
+	}, s.GetVMPolicy, GetVMPolicyResponseObject.VisitGetVMPolicyResponse))
+	mux.HandleFunc("POST "+base+"/api/vms/{name}/dataplane/policy", rest.Serve(fail, func(in *rest.Input, q *SetVMPolicyRequestObject) {
+		in.Path("name", &q.Name)
+		in.Query("tenant", false, &q.Params.Tenant)
+		q.Body = rest.JSON[SetVMPolicyJSONRequestBody](in, true)
+	}, s.SetVMPolicy, SetVMPolicyResponseObject.VisitSetVMPolicyResponse))
+	mux.HandleFunc("GET "+base+"/api/vms/{name}/dataplane/stats", rest.Serve(fail, func(in *rest.Input, q *GetDataplaneStatsRequestObject) {
+		in.Path("name", &q.Name)
+		in.Query("tenant", false, &q.Params.Tenant)
+	}, s.GetDataplaneStats, GetDataplaneStatsResponseObject.VisitGetDataplaneStatsResponse))
+	mux.HandleFunc("GET "+base+"/api/vms/{name}/dataplane/status", rest.Serve(fail, func(in *rest.Input, q *GetDataplaneStatusRequestObject) {
+		in.Path("name", &q.Name)
+		in.Query("tenant", false, &q.Params.Tenant)
+	}, s.GetDataplaneStatus, GetDataplaneStatusResponseObject.VisitGetDataplaneStatusResponse))
 	mux.HandleFunc("GET "+base+"/api/vms/{name}/events", rest.Serve(fail, func(in *rest.Input, q *ListVMEventsRequestObject) {
 		in.Path("name", &q.Name)
 		in.Query("limit", false, &q.Params.Limit)
@@ -608,6 +677,217 @@ func (r ProtectBackup200JSONResponse) VisitProtectBackupResponse(w http.Response
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
+// ListNetworkPoliciesRequestObject is a request of ListNetworkPolicies.
+type ListNetworkPoliciesRequestObject struct {
+	Params ListNetworkPoliciesParams
+}
+
+// ListNetworkPoliciesResponseObject is an answer of ListNetworkPolicies.
+type ListNetworkPoliciesResponseObject interface {
+	VisitListNetworkPoliciesResponse(w http.ResponseWriter) error
+}
+
+type ListNetworkPolicies200ResponseHeaders struct {
+	Link *string
+}
+
+type ListNetworkPolicies200JSONResponse struct {
+	Body    []NetworkPolicy
+	Headers ListNetworkPolicies200ResponseHeaders
+}
+
+func (r ListNetworkPolicies200JSONResponse) VisitListNetworkPoliciesResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
+}
+
+// PutNetworkPolicyRequestObject is a request of PutNetworkPolicy.
+type PutNetworkPolicyRequestObject struct {
+	Params PutNetworkPolicyParams
+	Body   *PutNetworkPolicyJSONRequestBody
+}
+
+// PutNetworkPolicyResponseObject is an answer of PutNetworkPolicy.
+type PutNetworkPolicyResponseObject interface {
+	VisitPutNetworkPolicyResponse(w http.ResponseWriter) error
+}
+
+type PutNetworkPolicy201JSONResponse NetworkPolicy
+
+func (r PutNetworkPolicy201JSONResponse) VisitPutNetworkPolicyResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 201, "application/json", r)
+}
+
+// DeleteNetworkPolicyRequestObject is a request of DeleteNetworkPolicy.
+type DeleteNetworkPolicyRequestObject struct {
+	Name   DocumentName
+	Params DeleteNetworkPolicyParams
+}
+
+// DeleteNetworkPolicyResponseObject is an answer of DeleteNetworkPolicy.
+type DeleteNetworkPolicyResponseObject interface {
+	VisitDeleteNetworkPolicyResponse(w http.ResponseWriter) error
+}
+
+type DeleteNetworkPolicy204Response struct {
+}
+
+func (r DeleteNetworkPolicy204Response) VisitDeleteNetworkPolicyResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
+}
+
+// GetNetworkPolicyRequestObject is a request of GetNetworkPolicy.
+type GetNetworkPolicyRequestObject struct {
+	Name   DocumentName
+	Params GetNetworkPolicyParams
+}
+
+// GetNetworkPolicyResponseObject is an answer of GetNetworkPolicy.
+type GetNetworkPolicyResponseObject interface {
+	VisitGetNetworkPolicyResponse(w http.ResponseWriter) error
+}
+
+type GetNetworkPolicy200JSONResponse NetworkPolicy
+
+func (r GetNetworkPolicy200JSONResponse) VisitGetNetworkPolicyResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ListSecurityGroupsRequestObject is a request of ListSecurityGroups.
+type ListSecurityGroupsRequestObject struct {
+	Params ListSecurityGroupsParams
+}
+
+// ListSecurityGroupsResponseObject is an answer of ListSecurityGroups.
+type ListSecurityGroupsResponseObject interface {
+	VisitListSecurityGroupsResponse(w http.ResponseWriter) error
+}
+
+type ListSecurityGroups200ResponseHeaders struct {
+	Link *string
+}
+
+type ListSecurityGroups200JSONResponse struct {
+	Body    []SecurityGroup
+	Headers ListSecurityGroups200ResponseHeaders
+}
+
+func (r ListSecurityGroups200JSONResponse) VisitListSecurityGroupsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
+}
+
+// PutSecurityGroupRequestObject is a request of PutSecurityGroup.
+type PutSecurityGroupRequestObject struct {
+	Params PutSecurityGroupParams
+	Body   *PutSecurityGroupJSONRequestBody
+}
+
+// PutSecurityGroupResponseObject is an answer of PutSecurityGroup.
+type PutSecurityGroupResponseObject interface {
+	VisitPutSecurityGroupResponse(w http.ResponseWriter) error
+}
+
+type PutSecurityGroup201JSONResponse SecurityGroup
+
+func (r PutSecurityGroup201JSONResponse) VisitPutSecurityGroupResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 201, "application/json", r)
+}
+
+// DeleteSecurityGroupRequestObject is a request of DeleteSecurityGroup.
+type DeleteSecurityGroupRequestObject struct {
+	Name   DocumentName
+	Params DeleteSecurityGroupParams
+}
+
+// DeleteSecurityGroupResponseObject is an answer of DeleteSecurityGroup.
+type DeleteSecurityGroupResponseObject interface {
+	VisitDeleteSecurityGroupResponse(w http.ResponseWriter) error
+}
+
+type DeleteSecurityGroup204Response struct {
+}
+
+func (r DeleteSecurityGroup204Response) VisitDeleteSecurityGroupResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
+}
+
+// GetSecurityGroupRequestObject is a request of GetSecurityGroup.
+type GetSecurityGroupRequestObject struct {
+	Name   DocumentName
+	Params GetSecurityGroupParams
+}
+
+// GetSecurityGroupResponseObject is an answer of GetSecurityGroup.
+type GetSecurityGroupResponseObject interface {
+	VisitGetSecurityGroupResponse(w http.ResponseWriter) error
+}
+
+type GetSecurityGroup200JSONResponse SecurityGroup
+
+func (r GetSecurityGroup200JSONResponse) VisitGetSecurityGroupResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// GetDataplaneHealthRequestObject is a request of GetDataplaneHealth.
+type GetDataplaneHealthRequestObject struct {
+}
+
+// GetDataplaneHealthResponseObject is an answer of GetDataplaneHealth.
+type GetDataplaneHealthResponseObject interface {
+	VisitGetDataplaneHealthResponse(w http.ResponseWriter) error
+}
+
+type GetDataplaneHealth200JSONResponse DataplaneHealth
+
+func (r GetDataplaneHealth200JSONResponse) VisitGetDataplaneHealthResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ListIdentitiesRequestObject is a request of ListIdentities.
+type ListIdentitiesRequestObject struct {
+}
+
+// ListIdentitiesResponseObject is an answer of ListIdentities.
+type ListIdentitiesResponseObject interface {
+	VisitListIdentitiesResponse(w http.ResponseWriter) error
+}
+
+type ListIdentities200JSONResponse []NetworkIdentity
+
+func (r ListIdentities200JSONResponse) VisitListIdentitiesResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ListIPCacheRequestObject is a request of ListIPCache.
+type ListIPCacheRequestObject struct {
+}
+
+// ListIPCacheResponseObject is an answer of ListIPCache.
+type ListIPCacheResponseObject interface {
+	VisitListIPCacheResponse(w http.ResponseWriter) error
+}
+
+type ListIPCache200JSONResponse []IPCacheEntry
+
+func (r ListIPCache200JSONResponse) VisitListIPCacheResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// RefreshDNSRequestObject is a request of RefreshDNS.
+type RefreshDNSRequestObject struct {
+	Body *RefreshDNSJSONRequestBody
+}
+
+// RefreshDNSResponseObject is an answer of RefreshDNS.
+type RefreshDNSResponseObject interface {
+	VisitRefreshDNSResponse(w http.ResponseWriter) error
+}
+
+type RefreshDNS200JSONResponse DNSRefreshed
+
+func (r RefreshDNS200JSONResponse) VisitRefreshDNSResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
 // ListJobsRequestObject is a request of ListJobs.
 type ListJobsRequestObject struct {
 	Params ListJobsParams
@@ -912,6 +1192,109 @@ type CloneVM201JSONResponse VM
 
 func (r CloneVM201JSONResponse) VisitCloneVMResponse(w http.ResponseWriter) error {
 	return rest.WriteJSON(w, 201, "application/json", r)
+}
+
+// GetEffectivePolicyRequestObject is a request of GetEffectivePolicy.
+type GetEffectivePolicyRequestObject struct {
+	Name   VMName
+	Params GetEffectivePolicyParams
+}
+
+// GetEffectivePolicyResponseObject is an answer of GetEffectivePolicy.
+type GetEffectivePolicyResponseObject interface {
+	VisitGetEffectivePolicyResponse(w http.ResponseWriter) error
+}
+
+type GetEffectivePolicy200JSONResponse EffectivePolicy
+
+func (r GetEffectivePolicy200JSONResponse) VisitGetEffectivePolicyResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ListVMFlowsRequestObject is a request of ListVMFlows.
+type ListVMFlowsRequestObject struct {
+	Name   VMName
+	Params ListVMFlowsParams
+}
+
+// ListVMFlowsResponseObject is an answer of ListVMFlows.
+type ListVMFlowsResponseObject interface {
+	VisitListVMFlowsResponse(w http.ResponseWriter) error
+}
+
+type ListVMFlows200JSONResponse []NetworkFlow
+
+func (r ListVMFlows200JSONResponse) VisitListVMFlowsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// GetVMPolicyRequestObject is a request of GetVMPolicy.
+type GetVMPolicyRequestObject struct {
+	Name   VMName
+	Params GetVMPolicyParams
+}
+
+// GetVMPolicyResponseObject is an answer of GetVMPolicy.
+type GetVMPolicyResponseObject interface {
+	VisitGetVMPolicyResponse(w http.ResponseWriter) error
+}
+
+type GetVMPolicy200JSONResponse VMPolicy
+
+func (r GetVMPolicy200JSONResponse) VisitGetVMPolicyResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// SetVMPolicyRequestObject is a request of SetVMPolicy.
+type SetVMPolicyRequestObject struct {
+	Name   VMName
+	Params SetVMPolicyParams
+	Body   *SetVMPolicyJSONRequestBody
+}
+
+// SetVMPolicyResponseObject is an answer of SetVMPolicy.
+type SetVMPolicyResponseObject interface {
+	VisitSetVMPolicyResponse(w http.ResponseWriter) error
+}
+
+type SetVMPolicy200JSONResponse VMPolicy
+
+func (r SetVMPolicy200JSONResponse) VisitSetVMPolicyResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// GetDataplaneStatsRequestObject is a request of GetDataplaneStats.
+type GetDataplaneStatsRequestObject struct {
+	Name   VMName
+	Params GetDataplaneStatsParams
+}
+
+// GetDataplaneStatsResponseObject is an answer of GetDataplaneStats.
+type GetDataplaneStatsResponseObject interface {
+	VisitGetDataplaneStatsResponse(w http.ResponseWriter) error
+}
+
+type GetDataplaneStats200JSONResponse DataplaneStats
+
+func (r GetDataplaneStats200JSONResponse) VisitGetDataplaneStatsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// GetDataplaneStatusRequestObject is a request of GetDataplaneStatus.
+type GetDataplaneStatusRequestObject struct {
+	Name   VMName
+	Params GetDataplaneStatusParams
+}
+
+// GetDataplaneStatusResponseObject is an answer of GetDataplaneStatus.
+type GetDataplaneStatusResponseObject interface {
+	VisitGetDataplaneStatusResponse(w http.ResponseWriter) error
+}
+
+type GetDataplaneStatus200JSONResponse DataplaneStatus
+
+func (r GetDataplaneStatus200JSONResponse) VisitGetDataplaneStatusResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
 // ListVMEventsRequestObject is a request of ListVMEvents.
@@ -1237,6 +1620,42 @@ type Server interface {
 	// ProtectBackup Keep a backup from being removed until a time, also by admins; this cannot be taken back
 	// (POST /api/backups/{id}/protect)
 	ProtectBackup(context.Context, ProtectBackupRequestObject) (ProtectBackupResponseObject, error)
+	// ListNetworkPolicies Network policies in Cilium's form by name: those of the caller's tenant, and those of every tenant
+	// (GET /api/dataplane/cnp)
+	ListNetworkPolicies(context.Context, ListNetworkPoliciesRequestObject) (ListNetworkPoliciesResponseObject, error)
+	// PutNetworkPolicy Add a network policy, or replace it
+	// (POST /api/dataplane/cnp)
+	PutNetworkPolicy(context.Context, PutNetworkPolicyRequestObject) (PutNetworkPolicyResponseObject, error)
+	// DeleteNetworkPolicy Remove a network policy
+	// (DELETE /api/dataplane/cnp/{name})
+	DeleteNetworkPolicy(context.Context, DeleteNetworkPolicyRequestObject) (DeleteNetworkPolicyResponseObject, error)
+	// GetNetworkPolicy One network policy
+	// (GET /api/dataplane/cnp/{name})
+	GetNetworkPolicy(context.Context, GetNetworkPolicyRequestObject) (GetNetworkPolicyResponseObject, error)
+	// ListSecurityGroups Security groups by name: those of the caller's tenant, and those of every tenant
+	// (GET /api/dataplane/groups)
+	ListSecurityGroups(context.Context, ListSecurityGroupsRequestObject) (ListSecurityGroupsResponseObject, error)
+	// PutSecurityGroup Add a security group, or replace it
+	// (POST /api/dataplane/groups)
+	PutSecurityGroup(context.Context, PutSecurityGroupRequestObject) (PutSecurityGroupResponseObject, error)
+	// DeleteSecurityGroup Remove a security group that no VM is in and no rule names
+	// (DELETE /api/dataplane/groups/{name})
+	DeleteSecurityGroup(context.Context, DeleteSecurityGroupRequestObject) (DeleteSecurityGroupResponseObject, error)
+	// GetSecurityGroup One security group
+	// (GET /api/dataplane/groups/{name})
+	GetSecurityGroup(context.Context, GetSecurityGroupRequestObject) (GetSecurityGroupResponseObject, error)
+	// GetDataplaneHealth How many VMs have their network policies in force, and which do not
+	// (GET /api/dataplane/health)
+	GetDataplaneHealth(context.Context, GetDataplaneHealthRequestObject) (GetDataplaneHealthResponseObject, error)
+	// ListIdentities Identities by number: the reserved ones, sets of labels of VMs, and networks that policies name
+	// (GET /api/dataplane/identities)
+	ListIdentities(context.Context, ListIdentitiesRequestObject) (ListIdentitiesResponseObject, error)
+	// ListIPCache Addresses and networks with their identities
+	// (GET /api/dataplane/ipcache)
+	ListIPCache(context.Context, ListIPCacheRequestObject) (ListIPCacheResponseObject, error)
+	// RefreshDNS Compute all network policies anew
+	// (POST /api/dataplane/refresh-dns)
+	RefreshDNS(context.Context, RefreshDNSRequestObject) (RefreshDNSResponseObject, error)
 	// ListJobs Jobs that wait or run, and those that ended within a day; newest first
 	// (GET /api/jobs)
 	ListJobs(context.Context, ListJobsRequestObject) (ListJobsResponseObject, error)
@@ -1288,6 +1707,24 @@ type Server interface {
 	// CloneVM Make a VM with a copy of this one's disk; a linked clone shares what neither changes
 	// (POST /api/vms/{name}/clone)
 	CloneVM(context.Context, CloneVMRequestObject) (CloneVMResponseObject, error)
+	// GetEffectivePolicy All policies of a VM as one, with where each rule comes from
+	// (GET /api/vms/{name}/dataplane/effective)
+	GetEffectivePolicy(context.Context, GetEffectivePolicyRequestObject) (GetEffectivePolicyResponseObject, error)
+	// ListVMFlows Recent decisions of a VM's network policy, newest first
+	// (GET /api/vms/{name}/dataplane/flows)
+	ListVMFlows(context.Context, ListVMFlowsRequestObject) (ListVMFlowsResponseObject, error)
+	// GetVMPolicy A VM's own network policy, without those of its groups and of selectors
+	// (GET /api/vms/{name}/dataplane/policy)
+	GetVMPolicy(context.Context, GetVMPolicyRequestObject) (GetVMPolicyResponseObject, error)
+	// SetVMPolicy Replace a VM's own network policy
+	// (POST /api/vms/{name}/dataplane/policy)
+	SetVMPolicy(context.Context, SetVMPolicyRequestObject) (SetVMPolicyResponseObject, error)
+	// GetDataplaneStats What a VM's network policy has allowed and denied
+	// (GET /api/vms/{name}/dataplane/stats)
+	GetDataplaneStats(context.Context, GetDataplaneStatsRequestObject) (GetDataplaneStatsResponseObject, error)
+	// GetDataplaneStatus What the hypervisor daemon has of a VM's network policy
+	// (GET /api/vms/{name}/dataplane/status)
+	GetDataplaneStatus(context.Context, GetDataplaneStatusRequestObject) (GetDataplaneStatusResponseObject, error)
 	// ListVMEvents What happened to the VM, newest first; the last 1,000 are kept
 	// (GET /api/vms/{name}/events)
 	ListVMEvents(context.Context, ListVMEventsRequestObject) (ListVMEventsResponseObject, error)

@@ -172,6 +172,48 @@ func (e BackupType) Valid() bool {
 	}
 }
 
+// Defines values for DataplaneHealthStatus.
+const (
+	DataplaneHealthStatusDegraded DataplaneHealthStatus = "degraded"
+	DataplaneHealthStatusOk       DataplaneHealthStatus = "ok"
+)
+
+// Valid indicates whether the value is a known member of the DataplaneHealthStatus enum.
+func (e DataplaneHealthStatus) Valid() bool {
+	switch e {
+	case DataplaneHealthStatusDegraded:
+		return true
+	case DataplaneHealthStatusOk:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DataplaneStatusMode.
+const (
+	DataplaneStatusModeEnforced    DataplaneStatusMode = "enforced"
+	DataplaneStatusModeNone        DataplaneStatusMode = "none"
+	DataplaneStatusModeUnknown     DataplaneStatusMode = "unknown"
+	DataplaneStatusModeUnsupported DataplaneStatusMode = "unsupported"
+)
+
+// Valid indicates whether the value is a known member of the DataplaneStatusMode enum.
+func (e DataplaneStatusMode) Valid() bool {
+	switch e {
+	case DataplaneStatusModeEnforced:
+		return true
+	case DataplaneStatusModeNone:
+		return true
+	case DataplaneStatusModeUnknown:
+		return true
+	case DataplaneStatusModeUnsupported:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for HealthStatus.
 const (
 	HealthStatusOk HealthStatus = "ok"
@@ -181,6 +223,30 @@ const (
 func (e HealthStatus) Valid() bool {
 	switch e {
 	case HealthStatusOk:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for IPCacheEntrySource.
+const (
+	IPCacheEntrySourceHost   IPCacheEntrySource = "host"
+	IPCacheEntrySourcePolicy IPCacheEntrySource = "policy"
+	IPCacheEntrySourceVm     IPCacheEntrySource = "vm"
+	IPCacheEntrySourceWorld  IPCacheEntrySource = "world"
+)
+
+// Valid indicates whether the value is a known member of the IPCacheEntrySource enum.
+func (e IPCacheEntrySource) Valid() bool {
+	switch e {
+	case IPCacheEntrySourceHost:
+		return true
+	case IPCacheEntrySourcePolicy:
+		return true
+	case IPCacheEntrySourceVm:
+		return true
+	case IPCacheEntrySourceWorld:
 		return true
 	default:
 		return false
@@ -256,6 +322,108 @@ func (e NetworkMode) Valid() bool {
 	case NetworkModeNone:
 		return true
 	case NetworkModeUser:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for NetworkFlowVerdict.
+const (
+	NetworkFlowVerdictAllowed NetworkFlowVerdict = "allowed"
+	NetworkFlowVerdictDenied  NetworkFlowVerdict = "denied"
+)
+
+// Valid indicates whether the value is a known member of the NetworkFlowVerdict enum.
+func (e NetworkFlowVerdict) Valid() bool {
+	switch e {
+	case NetworkFlowVerdictAllowed:
+		return true
+	case NetworkFlowVerdictDenied:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PolicyAction.
+const (
+	PolicyActionAllow PolicyAction = "allow"
+	PolicyActionDeny  PolicyAction = "deny"
+)
+
+// Valid indicates whether the value is a known member of the PolicyAction enum.
+func (e PolicyAction) Valid() bool {
+	switch e {
+	case PolicyActionAllow:
+		return true
+	case PolicyActionDeny:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PolicyDirection.
+const (
+	PolicyDirectionEgress  PolicyDirection = "egress"
+	PolicyDirectionIngress PolicyDirection = "ingress"
+)
+
+// Valid indicates whether the value is a known member of the PolicyDirection enum.
+func (e PolicyDirection) Valid() bool {
+	switch e {
+	case PolicyDirectionEgress:
+		return true
+	case PolicyDirectionIngress:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PolicySourceKind.
+const (
+	PolicySourceKindCnp   PolicySourceKind = "cnp"
+	PolicySourceKindGroup PolicySourceKind = "group"
+	PolicySourceKindVm    PolicySourceKind = "vm"
+)
+
+// Valid indicates whether the value is a known member of the PolicySourceKind enum.
+func (e PolicySourceKind) Valid() bool {
+	switch e {
+	case PolicySourceKindCnp:
+		return true
+	case PolicySourceKindGroup:
+		return true
+	case PolicySourceKindVm:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PolicyState.
+const (
+	PolicyStateApplied     PolicyState = "applied"
+	PolicyStateFailed      PolicyState = "failed"
+	PolicyStateNone        PolicyState = "none"
+	PolicyStatePending     PolicyState = "pending"
+	PolicyStateUnsupported PolicyState = "unsupported"
+)
+
+// Valid indicates whether the value is a known member of the PolicyState enum.
+func (e PolicyState) Valid() bool {
+	switch e {
+	case PolicyStateApplied:
+		return true
+	case PolicyStateFailed:
+		return true
+	case PolicyStateNone:
+		return true
+	case PolicyStatePending:
+		return true
+	case PolicyStateUnsupported:
 		return true
 	default:
 		return false
@@ -792,6 +960,9 @@ type BindMount struct {
 	Source      string `json:"source"`
 }
 
+// CiliumNetworkPolicy A CiliumNetworkPolicy of cilium.io/v2; the guide says what of it is supported
+type CiliumNetworkPolicy map[string]interface{}
+
 // CloneSpec defines model for CloneSpec.
 type CloneSpec struct {
 	// LinkedClone Takes a stopped VM
@@ -822,6 +993,155 @@ type Credentials struct {
 	Username string `json:"username"`
 }
 
+// DNSRefreshed defines model for DNSRefreshed.
+type DNSRefreshed struct {
+	// Names Names of the domain name system in policies
+	Names int `json:"names"`
+
+	// Vms VMs whose policies were computed
+	Vms int `json:"vms"`
+}
+
+// DataplaneHealth defines model for DataplaneHealth.
+type DataplaneHealth struct {
+	Groups     int `json:"groups"`
+	Identities int `json:"identities"`
+	Policies   int `json:"policies"`
+
+	// Problems The first 100 VMs whose policy is not in force
+	Problems []DataplaneProblem    `json:"problems"`
+	Status   DataplaneHealthStatus `json:"status"`
+
+	// Vms VMs by the state of their policy
+	Vms struct {
+		Applied     int `json:"applied"`
+		Failed      int `json:"failed"`
+		None        int `json:"none"`
+		Pending     int `json:"pending"`
+		Unsupported int `json:"unsupported"`
+	} `json:"vms"`
+}
+
+// DataplaneHealthStatus defines model for DataplaneHealth.Status.
+type DataplaneHealthStatus string
+
+// DataplaneProblem defines model for DataplaneProblem.
+type DataplaneProblem struct {
+	Reason string `json:"reason"`
+
+	// Status none: no policy applies. pending: the hypervisor daemon does not have it yet. applied: the daemon has it. failed: the daemon refused it, or it has
+	// too many rules; the one before stays in force. unsupported: the daemon cannot enforce it in the VM's network.
+	Status PolicyState `json:"status"`
+	Tenant string      `json:"tenant"`
+	Vm     string      `json:"vm"`
+}
+
+// DataplaneStats defines model for DataplaneStats.
+type DataplaneStats struct {
+	Allowed TrafficCount `json:"allowed"`
+
+	// Defaults What no rule matched
+	Defaults struct {
+		Egress  VerdictCounts `json:"egress"`
+		Ingress VerdictCounts `json:"ingress"`
+	} `json:"defaults"`
+	Denied TrafficCount `json:"denied"`
+	Rules  []RuleCount  `json:"rules"`
+
+	// Since When the counters began
+	Since *time.Time `json:"since,omitempty"`
+	Vm    string     `json:"vm"`
+}
+
+// DataplaneStatus defines model for DataplaneStatus.
+type DataplaneStatus struct {
+	// Applied When the daemon took the present policy
+	Applied *time.Time `json:"applied,omitempty"`
+
+	// Attached The VM has a device on a bridge now
+	Attached bool `json:"attached"`
+
+	// Mode What the daemon does; unknown: it does not answer, or has not made the VM
+	Mode DataplaneStatusMode `json:"mode"`
+
+	// Policy What the daemon has now; null when there is none or it does not answer
+	Policy *PolicyDocument `json:"policy"`
+
+	// Reason Why it is pending or failed
+	Reason string `json:"reason"`
+
+	// Revision The daemon's; 0 when it never had a policy
+	Revision      int64 `json:"revision"`
+	SchemaVersion int   `json:"schema_version"`
+
+	// Status none: no policy applies. pending: the hypervisor daemon does not have it yet. applied: the daemon has it. failed: the daemon refused it, or it has
+	// too many rules; the one before stays in force. unsupported: the daemon cannot enforce it in the VM's network.
+	Status PolicyState `json:"status"`
+	Vm     string      `json:"vm"`
+}
+
+// DataplaneStatusMode What the daemon does; unknown: it does not answer, or has not made the VM
+type DataplaneStatusMode string
+
+// DocumentDirection defines model for DocumentDirection.
+type DocumentDirection struct {
+	Default PolicyAction   `json:"default"`
+	Rules   []DocumentRule `json:"rules"`
+}
+
+// DocumentPeer defines model for DocumentPeer.
+type DocumentPeer struct {
+	Cidr   *string   `json:"cidr,omitempty"`
+	Except *[]string `json:"except,omitempty"`
+	Fqdn   *string   `json:"fqdn,omitempty"`
+}
+
+// DocumentPort defines model for DocumentPort.
+type DocumentPort struct {
+	EndPort  *int   `json:"end_port,omitempty"`
+	IcmpCode *int   `json:"icmp_code,omitempty"`
+	IcmpType *int   `json:"icmp_type,omitempty"`
+	Port     *int   `json:"port,omitempty"`
+	Protocol string `json:"protocol"`
+}
+
+// DocumentRule defines model for DocumentRule.
+type DocumentRule struct {
+	Action PolicyAction `json:"action"`
+
+	// Name Where it comes from: cnp/NAME/ingress/0, group/NAME/2, vm/egress/1
+	Name string `json:"name"`
+
+	// Peers Every address when absent
+	Peers *[]DocumentPeer `json:"peers,omitempty"`
+
+	// Ports Every protocol when absent
+	Ports *[]DocumentPort `json:"ports,omitempty"`
+}
+
+// EffectivePolicy defines model for EffectivePolicy.
+type EffectivePolicy struct {
+	Labels Labels `json:"labels"`
+
+	// Limit The most rules of a VM
+	Limit int `json:"limit"`
+
+	// Notes What to know, for example which rules match nobody now
+	Notes []string `json:"notes"`
+
+	// Policy Null when no policy applies
+	Policy  *PolicyDocument `json:"policy"`
+	Reason  string          `json:"reason"`
+	Rules   int             `json:"rules"`
+	Sources []PolicySource  `json:"sources"`
+
+	// Status none: no policy applies. pending: the hypervisor daemon does not have it yet. applied: the daemon has it. failed: the daemon refused it, or it has
+	// too many rules; the one before stays in force. unsupported: the daemon cannot enforce it in the VM's network.
+	Status PolicyState `json:"status"`
+	Tenant string      `json:"tenant"`
+	Vm     string      `json:"vm"`
+}
+
 // Error defines model for Error.
 type Error struct {
 	// Error A sentence for people
@@ -838,6 +1158,17 @@ type Event struct {
 	Message string    `json:"message"`
 }
 
+// FlowEnd defines model for FlowEnd.
+type FlowEnd struct {
+	Address  string   `json:"address"`
+	Identity int64    `json:"identity"`
+	Labels   []string `json:"labels"`
+	Port     *int     `json:"port,omitempty"`
+
+	// Vm The VM that it is
+	Vm *string `json:"vm,omitempty"`
+}
+
 // Health defines model for Health.
 type Health struct {
 	Status HealthStatus `json:"status"`
@@ -845,6 +1176,18 @@ type Health struct {
 
 // HealthStatus defines model for Health.Status.
 type HealthStatus string
+
+// IPCacheEntry defines model for IPCacheEntry.
+type IPCacheEntry struct {
+	Cidr     string             `json:"cidr"`
+	Identity int64              `json:"identity"`
+	Source   IPCacheEntrySource `json:"source"`
+	Tenant   string             `json:"tenant"`
+	Vm       *string            `json:"vm,omitempty"`
+}
+
+// IPCacheEntrySource defines model for IPCacheEntry.Source.
+type IPCacheEntrySource string
 
 // Job defines model for Job.
 type Job struct {
@@ -931,8 +1274,103 @@ type Network struct {
 // NetworkMode `user` reaches out by the daemon, `bridge` is a bridge of the host
 type NetworkMode string
 
+// NetworkFlow defines model for NetworkFlow.
+type NetworkFlow struct {
+	Destination FlowEnd         `json:"destination"`
+	Direction   PolicyDirection `json:"direction"`
+	IcmpType    *int            `json:"icmp_type,omitempty"`
+	Protocol    string          `json:"protocol"`
+
+	// Rule Which rule decided; empty: the default
+	Rule    string             `json:"rule"`
+	Source  FlowEnd            `json:"source"`
+	Tenant  string             `json:"tenant"`
+	Time    time.Time          `json:"time"`
+	Verdict NetworkFlowVerdict `json:"verdict"`
+	Vm      string             `json:"vm"`
+}
+
+// NetworkFlowVerdict defines model for NetworkFlow.Verdict.
+type NetworkFlowVerdict string
+
+// NetworkIdentity defines model for NetworkIdentity.
+type NetworkIdentity struct {
+	Id       int64    `json:"id"`
+	Labels   []string `json:"labels"`
+	Reserved bool     `json:"reserved"`
+	Tenant   string   `json:"tenant"`
+
+	// Vms VMs that have it
+	Vms []string `json:"vms"`
+}
+
+// NetworkPolicy defines model for NetworkPolicy.
+type NetworkPolicy struct {
+	Created  time.Time              `json:"created"`
+	Document map[string]interface{} `json:"document"`
+
+	// EveryTenant It is for all tenants
+	EveryTenant bool   `json:"every_tenant"`
+	Name        string `json:"name"`
+
+	// Tenant Whose it is; empty for VMs without a tenant
+	Tenant  string    `json:"tenant"`
+	Updated time.Time `json:"updated"`
+}
+
 // Nothing An empty object, or no body at all
 type Nothing = map[string]interface{}
+
+// Observed defines model for Observed.
+type Observed struct {
+	Flows []NetworkFlow `json:"flows"`
+
+	// Silent VMs whose flows are missing because their host does not answer
+	Silent []string `json:"silent"`
+}
+
+// PolicyAction defines model for PolicyAction.
+type PolicyAction string
+
+// PolicyDirection defines model for PolicyDirection.
+type PolicyDirection string
+
+// PolicyDocument What the hypervisor daemon enforces. A packet that begins a flow is denied if any deny rule matches, else allowed if any allow rule matches, else the
+// default applies.
+type PolicyDocument struct {
+	Egress  DocumentDirection `json:"egress"`
+	Ingress DocumentDirection `json:"ingress"`
+}
+
+// PolicySource defines model for PolicySource.
+type PolicySource struct {
+	DeniesEgress bool `json:"denies_egress"`
+
+	// DeniesIngress It denies what no rule allows
+	DeniesIngress bool             `json:"denies_ingress"`
+	EveryTenant   bool             `json:"every_tenant"`
+	Kind          PolicySourceKind `json:"kind"`
+
+	// Name Empty for the VM's own policy
+	Name string `json:"name"`
+
+	// Rules How many it adds
+	Rules int `json:"rules"`
+}
+
+// PolicySourceKind defines model for PolicySource.Kind.
+type PolicySourceKind string
+
+// PolicyState none: no policy applies. pending: the hypervisor daemon does not have it yet. applied: the daemon has it. failed: the daemon refused it, or it has
+// too many rules; the one before stays in force. unsupported: the daemon cannot enforce it in the VM's network.
+type PolicyState string
+
+// PortRange defines model for PortRange.
+type PortRange struct {
+	// EndPort The last port of a range
+	EndPort *int `json:"end_port,omitempty"`
+	Port    int  `json:"port"`
+}
 
 // Quota The most that the VMs of a tenant may have together; without a number there is no limit
 type Quota struct {
@@ -975,6 +1413,42 @@ type RevertedStatus string
 
 // Role defines model for Role.
 type Role string
+
+// RuleCount defines model for RuleCount.
+type RuleCount struct {
+	// Action What the rule does
+	Action    string          `json:"action"`
+	Bytes     int64           `json:"bytes"`
+	Direction PolicyDirection `json:"direction"`
+	Packets   int64           `json:"packets"`
+	Rule      string          `json:"rule"`
+}
+
+// SecurityGroup defines model for SecurityGroup.
+type SecurityGroup struct {
+	Created     time.Time `json:"created"`
+	Description string    `json:"description"`
+
+	// EveryTenant It is for all tenants
+	EveryTenant bool     `json:"every_tenant"`
+	Name        string   `json:"name"`
+	Rules       []VMRule `json:"rules"`
+
+	// Tenant Whose it is; empty for VMs without a tenant
+	Tenant  string    `json:"tenant"`
+	Updated time.Time `json:"updated"`
+}
+
+// SecurityGroupSpec defines model for SecurityGroupSpec.
+type SecurityGroupSpec struct {
+	Description *string `json:"description,omitempty"`
+
+	// Name Unique within a tenant
+	Name string `json:"name"`
+
+	// Rules Each takes `direction`
+	Rules *[]VMRule `json:"rules,omitempty"`
+}
 
 // Session defines model for Session.
 type Session struct {
@@ -1080,6 +1554,12 @@ type TenantUse struct {
 	Snapshots int `json:"snapshots"`
 	Users     int `json:"users"`
 	Vms       int `json:"vms"`
+}
+
+// TrafficCount defines model for TrafficCount.
+type TrafficCount struct {
+	Bytes   int64 `json:"bytes"`
+	Packets int64 `json:"packets"`
 }
 
 // TwoFactorEnabled defines model for TwoFactorEnabled.
@@ -1230,6 +1710,70 @@ type VMList struct {
 	Total  int  `json:"total"`
 }
 
+// VMPolicy defines model for VMPolicy.
+type VMPolicy struct {
+	Egress  VMPolicyDirection `json:"egress"`
+	Groups  []string          `json:"groups"`
+	Ingress VMPolicyDirection `json:"ingress"`
+
+	// Reason Why it is pending or failed
+	Reason string `json:"reason"`
+
+	// Status none: no policy applies. pending: the hypervisor daemon does not have it yet. applied: the daemon has it. failed: the daemon refused it, or it has
+	// too many rules; the one before stays in force. unsupported: the daemon cannot enforce it in the VM's network.
+	Status  PolicyState `json:"status"`
+	Updated *time.Time  `json:"updated,omitempty"`
+	Vm      string      `json:"vm"`
+}
+
+// VMPolicyDirection defines model for VMPolicyDirection.
+type VMPolicyDirection struct {
+	// Default What happens to packets that no rule of any policy matches. When absent: deny if this policy or a group of the VM has rules in this direction,
+	// else allow. `allow` does not lift the deny of another policy.
+	Default *PolicyAction `json:"default,omitempty"`
+	Rules   *[]VMRule     `json:"rules,omitempty"`
+}
+
+// VMPolicySpec defines model for VMPolicySpec.
+type VMPolicySpec struct {
+	Egress *VMPolicyDirection `json:"egress,omitempty"`
+
+	// Groups Security groups that the VM is in
+	Groups  *[]string          `json:"groups,omitempty"`
+	Ingress *VMPolicyDirection `json:"ingress,omitempty"`
+}
+
+// VMRule Takes one of `cidr`, `group` and `entity`: whom packets come from (ingress) or go to (egress)
+type VMRule struct {
+	Action *PolicyAction `json:"action,omitempty"`
+
+	// Cidr A network, as in 10.0.0.0/8
+	Cidr        *string          `json:"cidr,omitempty"`
+	Description *string          `json:"description,omitempty"`
+	Direction   *PolicyDirection `json:"direction,omitempty"`
+
+	// Entity all, world (neither a VM of the tenant nor a host), host, or cluster (the VMs of the tenant)
+	Entity *string `json:"entity,omitempty"`
+
+	// Except Networks inside `cidr` that do not match
+	Except *[]string `json:"except,omitempty"`
+
+	// Group The VMs in this security group
+	Group *string `json:"group,omitempty"`
+
+	// IcmpCode Takes `icmp_type`
+	IcmpCode *int `json:"icmp_code,omitempty"`
+
+	// IcmpType Of icmp and icmpv6; every type when absent
+	IcmpType *int `json:"icmp_type,omitempty"`
+
+	// Ports Of tcp, udp and sctp; every port when absent
+	Ports *[]PortRange `json:"ports,omitempty"`
+
+	// Protocol tcp, udp, sctp, icmp, icmpv6 or any; any when absent
+	Protocol *string `json:"protocol,omitempty"`
+}
+
 // VMSpec defines model for VMSpec.
 type VMSpec struct {
 	// Autostart Start it with its host
@@ -1267,8 +1811,20 @@ type VMSpec struct {
 // VMSpecBackend defines model for VMSpec.Backend.
 type VMSpecBackend string
 
+// VerdictCounts defines model for VerdictCounts.
+type VerdictCounts struct {
+	Allowed TrafficCount `json:"allowed"`
+	Denied  TrafficCount `json:"denied"`
+}
+
 // Cursor defines model for Cursor.
 type Cursor = string
+
+// DocumentName defines model for DocumentName.
+type DocumentName = string
+
+// DocumentTenant defines model for DocumentTenant.
+type DocumentTenant = string
 
 // JobID defines model for JobID.
 type JobID = string
@@ -1308,6 +1864,9 @@ type Invalid = Error
 
 // NotFound defines model for NotFound.
 type NotFound = Error
+
+// TooLarge defines model for TooLarge.
+type TooLarge = Error
 
 // TooMany defines model for TooMany.
 type TooMany = Error
@@ -1367,6 +1926,72 @@ type ListBackupJobsParams struct {
 
 	// Cursor Where the page begins, from the `Link` header
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListNetworkPoliciesParams defines parameters for ListNetworkPolicies.
+type ListNetworkPoliciesParams struct {
+	// Limit The most items of a page
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where the page begins, from the `Link` header
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Tenant Whose it is, for admins without a tenant; `*` is every tenant
+	Tenant *DocumentTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// PutNetworkPolicyParams defines parameters for PutNetworkPolicy.
+type PutNetworkPolicyParams struct {
+	// Tenant Whose it is, for admins without a tenant; `*` is every tenant
+	Tenant *DocumentTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// DeleteNetworkPolicyParams defines parameters for DeleteNetworkPolicy.
+type DeleteNetworkPolicyParams struct {
+	// Tenant Whose it is, for admins without a tenant; `*` is every tenant
+	Tenant *DocumentTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// GetNetworkPolicyParams defines parameters for GetNetworkPolicy.
+type GetNetworkPolicyParams struct {
+	// Tenant Whose it is, for admins without a tenant; `*` is every tenant
+	Tenant *DocumentTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// ListSecurityGroupsParams defines parameters for ListSecurityGroups.
+type ListSecurityGroupsParams struct {
+	// Limit The most items of a page
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where the page begins, from the `Link` header
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Tenant Whose it is, for admins without a tenant; `*` is every tenant
+	Tenant *DocumentTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// PutSecurityGroupParams defines parameters for PutSecurityGroup.
+type PutSecurityGroupParams struct {
+	// Tenant Whose it is, for admins without a tenant; `*` is every tenant
+	Tenant *DocumentTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// DeleteSecurityGroupParams defines parameters for DeleteSecurityGroup.
+type DeleteSecurityGroupParams struct {
+	// Tenant Whose it is, for admins without a tenant; `*` is every tenant
+	Tenant *DocumentTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// GetSecurityGroupParams defines parameters for GetSecurityGroup.
+type GetSecurityGroupParams struct {
+	// Tenant Whose it is, for admins without a tenant; `*` is every tenant
+	Tenant *DocumentTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// ObserveParams defines parameters for Observe.
+type ObserveParams struct {
+	// Limit The most items of a page
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // ListJobsParams defines parameters for ListJobs.
@@ -1455,6 +2080,45 @@ type UpdateVMParams struct {
 
 // CloneVMParams defines parameters for CloneVM.
 type CloneVMParams struct {
+	// Tenant The VM's tenant, for callers without one
+	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// GetEffectivePolicyParams defines parameters for GetEffectivePolicy.
+type GetEffectivePolicyParams struct {
+	// Tenant The VM's tenant, for callers without one
+	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// ListVMFlowsParams defines parameters for ListVMFlows.
+type ListVMFlowsParams struct {
+	// Limit The most items of a page
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Tenant The VM's tenant, for callers without one
+	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// GetVMPolicyParams defines parameters for GetVMPolicy.
+type GetVMPolicyParams struct {
+	// Tenant The VM's tenant, for callers without one
+	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// SetVMPolicyParams defines parameters for SetVMPolicy.
+type SetVMPolicyParams struct {
+	// Tenant The VM's tenant, for callers without one
+	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// GetDataplaneStatsParams defines parameters for GetDataplaneStats.
+type GetDataplaneStatsParams struct {
+	// Tenant The VM's tenant, for callers without one
+	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// GetDataplaneStatusParams defines parameters for GetDataplaneStatus.
+type GetDataplaneStatusParams struct {
 	// Tenant The VM's tenant, for callers without one
 	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
 }
@@ -1582,6 +2246,15 @@ type VerifyBackupsJSONRequestBody = Nothing
 // ProtectBackupJSONRequestBody defines body for ProtectBackup for application/json ContentType.
 type ProtectBackupJSONRequestBody = BackupProtection
 
+// PutNetworkPolicyJSONRequestBody defines body for PutNetworkPolicy for application/json ContentType.
+type PutNetworkPolicyJSONRequestBody = CiliumNetworkPolicy
+
+// PutSecurityGroupJSONRequestBody defines body for PutSecurityGroup for application/json ContentType.
+type PutSecurityGroupJSONRequestBody = SecurityGroupSpec
+
+// RefreshDNSJSONRequestBody defines body for RefreshDNS for application/json ContentType.
+type RefreshDNSJSONRequestBody = Nothing
+
 // CancelJobJSONRequestBody defines body for CancelJob for application/json ContentType.
 type CancelJobJSONRequestBody = Nothing
 
@@ -1602,6 +2275,9 @@ type UpdateVMJSONRequestBody = VMChange
 
 // CloneVMJSONRequestBody defines body for CloneVM for application/json ContentType.
 type CloneVMJSONRequestBody = CloneSpec
+
+// SetVMPolicyJSONRequestBody defines body for SetVMPolicy for application/json ContentType.
+type SetVMPolicyJSONRequestBody = VMPolicySpec
 
 // PauseVMJSONRequestBody defines body for PauseVM for application/json ContentType.
 type PauseVMJSONRequestBody = Nothing

@@ -107,10 +107,21 @@ const (
 	backup = `{"id":"b1","vm_id":"v1","vm_name":"web","backup_type":"full","size_bytes":1,"disk_bytes":1,"read_bytes":1,"compressed":true,` +
 		`"created":` + at + `,"status":"completed","retention_days":0,"description":"","consistency":"crash","error":"","job_id":"j1"}`
 	backupJob = `{"id":"j1","backup_id":"b1","vm_name":"web","operation":"restore","status":"running","progress":0,"created":` + at + `,"error":""}`
-	policy    = `{"id":"p1","name":"nightly","vm_tags":["prod"],"schedule_type":"daily","time":"02:00","timezone":"UTC","weekday":"sunday","day":1,` +
+	plan      = `{"id":"p1","name":"nightly","vm_tags":["prod"],"schedule_type":"daily","time":"02:00","timezone":"UTC","weekday":"sunday","day":1,` +
 		`"backup_type":"full","retention_days":0,"keep_last":0,"keep_daily":0,"keep_weekly":0,"keep_monthly":0,"enabled":true,"created":` + at + `,"last_result":""}`
 	user = `{"id":"u1","username":"alice","role":"user","tenant":"acme","source":"local","two_factor":false,"created":` + at + `}`
 	acme = `{"name":"acme","description":"","quota":{"vms":5},"used":{"vms":1,"cpus":1,"memory":512,"disk":2,"snapshots":0,"backup_bytes":0,"users":1},"created":` + at + `}`
+)
+
+const (
+	rule   = `{"direction":"ingress","cidr":"10.0.0.0/8"}`
+	group  = `{"name":"web","tenant":"","every_tenant":true,"description":"","rules":[` + rule + `],"created":` + at + `,"updated":` + at + `}`
+	cnp    = `{"name":"p","tenant":"acme","every_tenant":false,"document":{},"created":` + at + `,"updated":` + at + `}`
+	policy = `{"vm":"web","groups":["web"],"ingress":{"rules":[` + rule + `]},"egress":{},"status":"pending","reason":"the daemon is away"}`
+	flow   = `{"time":` + at + `,"vm":"web","tenant":"acme","direction":"ingress","verdict":"denied","rule":"","protocol":"tcp",` +
+		`"source":{"address":"10.0.0.1","identity":2,"labels":[]},"destination":{"address":"10.0.0.2","port":22,"vm":"web","identity":256,"labels":["a=b"]}}`
+	count = `{"packets":1,"bytes":2}`
+	both  = `{"allowed":` + count + `,"denied":` + count + `}`
 )
 
 // examples are what the fake answers, by operation.
@@ -134,8 +145,18 @@ var examples = map[string]string{
 	"GetBackupStats": `{"total_backups":1,"total_size_bytes":1,"by_type":{},"by_vm":{},"oldest_backup":null,"newest_backup":null}`,
 	"ListBackupJobs": "[" + backupJob + "]", "RestoreBackup": backupJob, "VerifyBackups": done,
 	"ScanBackups":        `{"found":2,"added":1,"damaged":0}`,
-	"ListBackupPolicies": "[" + policy + "]", "CreateBackupPolicy": policy, "UpdateBackupPolicy": policy,
-	"ListAudit": `[{"seq":1,"time":` + at + `,"actor":"alice","action":"vm.create","target":"v1","tenant":"acme","result":"ok","message":""}]`,
+	"ListBackupPolicies": "[" + plan + "]", "CreateBackupPolicy": plan, "UpdateBackupPolicy": plan,
+	"ListAudit":   `[{"seq":1,"time":` + at + `,"actor":"alice","action":"vm.create","target":"v1","tenant":"acme","result":"ok","message":""}]`,
+	"GetVMPolicy": policy, "SetVMPolicy": policy, "ListSecurityGroups": "[" + group + "]", "GetSecurityGroup": group, "PutSecurityGroup": group,
+	"ListNetworkPolicies": "[" + cnp + "]", "GetNetworkPolicy": cnp, "PutNetworkPolicy": cnp,
+	"GetDataplaneStatus": `{"vm":"web","status":"applied","reason":"","mode":"enforced","attached":true,"schema_version":1,"revision":1,"policy":null}`,
+	"GetEffectivePolicy": `{"vm":"web","tenant":"acme","labels":{},"status":"none","reason":"","sources":[],"notes":[],"rules":0,"limit":1000,"policy":null}`,
+	"GetDataplaneStats":  `{"vm":"web","allowed":` + count + `,"denied":` + count + `,"rules":[],"defaults":{"ingress":` + both + `,"egress":` + both + `}}`,
+	"ListVMFlows":        "[" + flow + "]", "Observe": `{"flows":[` + flow + `],"silent":["db"]}`,
+	"ListIdentities":     `[{"id":256,"tenant":"acme","labels":["a=b"],"reserved":false,"vms":["web"]}]`,
+	"ListIPCache":        `[{"cidr":"10.0.0.2/32","identity":256,"tenant":"acme","vm":"web","source":"vm"}]`,
+	"GetDataplaneHealth": `{"status":"ok","vms":{"none":0,"pending":0,"applied":1,"failed":0,"unsupported":0},"problems":[],"identities":1,"groups":0,"policies":0}`,
+	"RefreshDNS":         `{"names":1,"vms":2}`,
 	"VerifyAudit": `{"ok":true,"entries":1,"verified":1,"reason":"","genesis":"g","head_seq":1,"head_hash":"h","segments":[],"breaks":[],` +
 		`"checkpoints":{"count":1,"since":` + at + `,"newest_at":` + at + `,"newest_seq":1,"cut":0}}`,
 }
@@ -193,6 +214,25 @@ func commandLines(t *testing.T) map[string]string {
 		"job watch j1":                       "WatchJob",
 		"job cancel j1":                      "CancelJob",
 		"user list":                          "ListUsers",
+		"network policy show web":            "GetVMPolicy",
+		"network policy set web --policy {\"groups\":[\"web\"]}": "SetVMPolicy",
+		"network group list":                                              "ListSecurityGroups",
+		"network group show web --tenant acme":                            "GetSecurityGroup",
+		"network group create web --description d --rules [" + rule + "]": "PutSecurityGroup",
+		"network group delete web --yes":                                  "DeleteSecurityGroup",
+		"network cnp list":                                                "ListNetworkPolicies",
+		"network cnp show p":                                              "GetNetworkPolicy",
+		`network cnp apply --policy {"apiVersion":"cilium.io/v2","kind":"CiliumNetworkPolicy","metadata":{"name":"p"}}`: "PutNetworkPolicy",
+		"network cnp delete p --yes":                            "DeleteNetworkPolicy",
+		"network status web":                                    "GetDataplaneStatus",
+		"network effective web":                                 "GetEffectivePolicy",
+		"network stats web":                                     "GetDataplaneStats",
+		"network flows web --limit 5":                           "ListVMFlows",
+		"network observe --limit 5":                             "Observe",
+		"network identities":                                    "ListIdentities",
+		"network ipcache":                                       "ListIPCache",
+		"network health":                                        "GetDataplaneHealth",
+		"network refresh-dns":                                   "RefreshDNS",
 		"user add alice --role user --password-file " + file:    "CreateUser",
 		"user set alice --role admin --no-tenant --disable-2fa": "UpdateUser",
 		"user remove alice --yes":                               "DeleteUser",
@@ -298,6 +338,28 @@ func TestWithoutATokenItLogsInWithWhatDevModeLeft(t *testing.T) {
 	code, _, _ = run(t, t.TempDir(), "", "vms", "--server", s.url, "whoami")
 	if s.auth != "" || s.called() != "Login GetMe GetMe" {
 		t.Errorf("without a file: exit code %d, called %q as %q", code, s.called(), s.auth)
+	}
+}
+
+func TestFlowsAreFollowedUntilTheStreamIsRefused(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	s := serve(t, map[string]http.HandlerFunc{"Observe": func(w http.ResponseWriter, r *http.Request) {
+		if asked++; asked > 1 {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, `{"error":"no more"}`)
+			return
+		}
+		if r.Header.Get("Accept") != "text/event-stream" {
+			t.Errorf("asked for %q", r.Header.Get("Accept"))
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "event: flow\ndata: "+flow+"\n\nevent: flow\ndata: "+strings.Replace(flow, `"vm":"web","tenant"`, `"vm":"db","tenant"`, 1)+"\n\n")
+	}})
+	code, out, errOut := run(t, t.TempDir(), "", "vms", "--server", s.url, "--token", "t", "network", "flows", "web", "--follow")
+	if code == 0 || !strings.Contains(out, "web  ingress denied tcp  10.0.0.1 (2) -> 10.0.0.2:22 (web)") || strings.Contains(out, "  db  ") || !strings.Contains(errOut, "no more") {
+		t.Errorf("exit code %d: %s%s", code, out, errOut)
 	}
 }
 

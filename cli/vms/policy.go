@@ -17,7 +17,7 @@ import (
 func (s commands) policies() *cobra.Command {
 	cmd := verb.Group("policy", "Policies, by which VMs with certain tags are backed up on a schedule",
 		"  mainstay vms backup policy create nightly --vm-tag prod --daily\n  mainstay vms backup policy list", "policies")
-	cmd.AddCommand(s.policyCreate(), s.policySet(), s.policyList(), s.policyDelete())
+	cmd.AddCommand(s.backupPolicyCreate(), s.backupPolicySet(), s.backupPolicyList(), s.backupPolicyDelete())
 	return cmd
 }
 
@@ -105,7 +105,7 @@ func (p *policyFlags) policy(c *call, tenant *string) vmapi.BackupPolicySpec {
 	return out
 }
 
-func (s commands) policyCreate() *cobra.Command {
+func (s commands) backupPolicyCreate() *cobra.Command {
 	var flags policyFlags
 	cmd := s.Change(verb.Verb{
 		Use: "create NAME", Short: "Have VMs with certain tags backed up on a schedule", Check: flags.check,
@@ -120,7 +120,7 @@ func (s commands) policyCreate() *cobra.Command {
 	return cmd
 }
 
-func (s commands) policySet() *cobra.Command {
+func (s commands) backupPolicySet() *cobra.Command {
 	var flags policyFlags
 	cmd := s.Change(verb.Verb{
 		Use: "set POLICY", Short: "Replace what a policy says", Check: flags.check,
@@ -136,7 +136,7 @@ func (s commands) policySet() *cobra.Command {
 	return cmd
 }
 
-func (s commands) policyList() *cobra.Command {
+func (s commands) backupPolicyList() *cobra.Command {
 	return verb.List(s.session, verb.Verb{
 		Use: "list", Short: "List policies by name", Example: "  mainstay vms backup policy list",
 	}, output.Columns[vmapi.BackupPolicy]{
@@ -166,7 +166,7 @@ func (s commands) policyList() *cobra.Command {
 	})
 }
 
-func (s commands) policyDelete() *cobra.Command {
+func (s commands) backupPolicyDelete() *cobra.Command {
 	return s.Remove(verb.Verb{
 		Use: "delete POLICY", Short: "Remove a policy; its backups stay until they expire",
 		Example: "  mainstay vms backup policy delete nightly --yes",

@@ -8,6 +8,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/service/vm/backup"
+	"github.com/mainstay-infra/mainstay/service/vm/dataplane"
 )
 
 // EnvPrefix precedes the names of the service's environment variables.
@@ -24,6 +25,7 @@ type Config struct {
 	HypervisorCA    string        `key:"hypervisor-ca" help:"Certificate file of an authority that the hypervisor daemon is verified with, beside the host's."`
 	CompareInterval time.Duration `key:"compare-interval" default:"1m" min:"100ms" max:"1h" help:"How often all VMs are compared with what the hypervisor daemon tells, beside following its events."`
 	Fleet           bool          `key:"fleet" default:"false" help:"hypervisor-url is the registry of a fleet, which places VMs on its hosts."`
+	HostAddresses   []string      `key:"host-addresses" default:"10.87.0.1" help:"Addresses and networks by which VMs see their hosts: the entity host of network policies."`
 
 	Auth            string `key:"auth" default:"local" help:"Who checks passwords: local (users of this service), pam (accounts of the host), or both, separated by a comma."`
 	PAMSocket       string `key:"pam-socket" default:"/run/mainstay/pam.sock" help:"Socket of mainstay-pam, which asks the host about accounts."`
@@ -73,6 +75,9 @@ func (c *Config) tokenLife() time.Duration {
 func (c *Config) Validate() error {
 	if (c.AdminUsername == "") != (c.AdminPassword == "") {
 		return fault.InvalidField("admin-password", "must be given together with admin-username")
+	}
+	if _, err := dataplane.ParseHosts(c.HostAddresses); err != nil {
+		return err
 	}
 	if _, err := httpserve.ParseLogMode(c.AccessLog); err != nil {
 		return err

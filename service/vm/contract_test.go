@@ -138,6 +138,7 @@ func takeTour(tr *tour) {
 	tr.ok("StopVM", "/api/vms/web/stop", object{"grace_seconds": 1}, 200)
 
 	tourBackups(tr)
+	takeNetworkTour(tr)
 	jobs := contracttest.As[[]vmapi.Job](tr.ok("ListJobs", "/api/jobs?vm="+made.Id, nil, 200))
 	job := "/api/jobs/" + jobs[0].Id
 	tr.ok("GetJob", job, nil, 200)
@@ -181,6 +182,43 @@ func tourBackups(tr *tour) {
 	tr.call("GET", "/api/jobs/"+*made.JobId+"?wait=60", tr.admin, nil).Want(200)
 	until := tr.now().Add(time.Hour).UTC().Format(time.RFC3339)
 	tr.ok("ProtectBackup", "/api/backups/"+made.Id+"/protect", object{"until": until}, 200)
+}
+
+func takeNetworkTour(tr *tour) {
+	tr.Helper()
+	tr.ok("PutSecurityGroup", "/api/dataplane/groups", object{"name": "base", "rules": []object{{"direction": "egress", "entity": "all"}}}, 201)
+	tr.ok("ListSecurityGroups", "/api/dataplane/groups", nil, 200)
+	tr.ok("GetSecurityGroup", "/api/dataplane/groups/base", nil, 200)
+	tr.ok("SetVMPolicy", "/api/vms/two/dataplane/policy", object{"groups": []string{"base"}}, 200)
+	tr.ok("GetVMPolicy", "/api/vms/two/dataplane/policy", nil, 200)
+	tr.ok("PutNetworkPolicy", "/api/dataplane/cnp", cnp("names", object{
+		"endpointSelector": object{}, "egress": []object{{"toFQDNs": []object{{"matchName": "example.com"}}}},
+	}), 201)
+	tr.ok("ListNetworkPolicies", "/api/dataplane/cnp", nil, 200)
+	tr.ok("GetNetworkPolicy", "/api/dataplane/cnp/names", nil, 200)
+	e := contracttest.As[vmapi.EffectivePolicy](tr.ok("GetEffectivePolicy", "/api/vms/two/dataplane/effective", nil, 200))
+	if e.Rules != 2 || len(e.Sources) != 3 || e.Policy.Egress.Default != "deny" {
+		tr.Errorf("%+v", e)
+	}
+	tr.ok("GetDataplaneStatus", "/api/vms/two/dataplane/status", nil, 200)
+	tr.bridged("three", tr.admin, object{})
+	tr.ok("SetVMPolicy", "/api/vms/three/dataplane/policy", object{"groups": []string{"base"}}, 200)
+	s := contracttest.As[vmapi.DataplaneStats](tr.ok("GetDataplaneStats", "/api/vms/three/dataplane/stats", nil, 200))
+	if len(s.Rules) != 2 || s.Allowed.Packets != 4 || s.Denied.Packets != 3 || s.Rules[0].Action != "allow" {
+		tr.Errorf("%+v", s)
+	}
+	tr.ok("ListVMFlows", "/api/vms/three/dataplane/flows?limit=5", nil, 200)
+	tr.ok("ListIdentities", "/api/dataplane/identities", nil, 200)
+	tr.ok("ListIPCache", "/api/dataplane/ipcache", nil, 200)
+	tr.ok("GetDataplaneHealth", "/api/dataplane/health", nil, 200)
+	tr.ok("Observe", "/api/dataplane/observe?limit=5", nil, 200)
+	if r := contracttest.As[vmapi.DNSRefreshed](tr.ok("RefreshDNS", "/api/dataplane/refresh-dns", object{}, 200)); r.Names != 1 || r.Vms != 4 {
+		tr.Errorf("%+v", r)
+	}
+	tr.ok("DeleteNetworkPolicy", "/api/dataplane/cnp/names", nil, 204)
+	tr.ok("SetVMPolicy", "/api/vms/two/dataplane/policy", object{}, 200)
+	tr.ok("SetVMPolicy", "/api/vms/three/dataplane/policy", object{}, 200)
+	tr.ok("DeleteSecurityGroup", "/api/dataplane/groups/base", nil, 204)
 }
 
 // Every operation is tried by every kind of caller. The table testdata/access.tsv says what each may

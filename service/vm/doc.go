@@ -8,6 +8,7 @@
 //
 //	httpapi/     translates the API contract to calls of rooms; credentials
 //	watch/       keeps what is stored like what the daemon tells
+//	dataplane/   network policies: what the daemon enforces, identities, flows
 //	life/        create, start, stop, pause, clone, delete
 //	snapshot/    snapshots and their tree
 //	backup/      backups, their policies, restores
@@ -15,6 +16,7 @@
 //	job/         long work as durable jobs
 //	driver/      the client of the daemon, or of a fleet's registry
 //	record/      rows and SQL: tenants, VMs, events, snapshots, jobs, audit log
+//	netpolicy/   the rules of network policy, as plain functions
 //	identity/    users, passwords, tokens, second factors, throttling
 //	pam/         the client of the process that asks the host about its accounts
 //	caller/      who the caller is and what it may see

@@ -17,6 +17,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/service/vm/backup"
 	"github.com/mainstay-infra/mainstay/service/vm/caller"
+	"github.com/mainstay-infra/mainstay/service/vm/dataplane"
 	"github.com/mainstay-infra/mainstay/service/vm/httpapi"
 	"github.com/mainstay-infra/mainstay/service/vm/identity"
 	"github.com/mainstay-infra/mainstay/service/vm/job"
@@ -72,8 +73,14 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 	s.jobs = job.New(job.Config{
 		Store: s.store, DB: s.db, Log: s.log, Registry: deps.Registry, Now: s.now, Ending: s.ending,
 	})
+	hosts, err := dataplane.ParseHosts(s.cfg.HostAddresses)
+	if err != nil {
+		return err
+	}
+	s.dataplane = dataplane.New(dataplane.Config{Store: s.store, Driver: s.driver, Log: s.log, Now: s.now, Hosts: hosts})
 	s.life = life.New(life.Config{
 		Store: s.store, Driver: s.driver, Jobs: s.jobs, Sealer: sealers.settings, Log: s.log, Now: s.now,
+		Guard: s.dataplane.Apply,
 	})
 	s.snapshots = snapshot.New(s.store, s.driver, s.log)
 	if s.backups, err = backup.New(backup.Config{
@@ -88,7 +95,8 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 		AccessLog: s.cfg.AccessLog, MaxInFlight: s.cfg.MaxInFlight, Ending: s.ending,
 		Ping:     func(ctx context.Context) (string, error) { return s.db.Engine().String(), s.db.Ping(ctx) },
 		Identity: s.identity, Store: s.store, Jobs: s.jobs, Driver: s.driver, Life: s.life, Snapshots: s.snapshots,
-		Backups: s.backups,
+		Backups:   s.backups,
+		Dataplane: s.dataplane,
 	})
 	return err
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/service/vm/backup"
+	"github.com/mainstay-infra/mainstay/service/vm/dataplane"
 	"github.com/mainstay-infra/mainstay/service/vm/driver"
 	"github.com/mainstay-infra/mainstay/service/vm/httpapi"
 	"github.com/mainstay-infra/mainstay/service/vm/identity"
@@ -59,6 +60,7 @@ type Service struct {
 	snapshots *snapshot.Manager
 	backups   *backup.Manager
 	watch     *watch.Watcher
+	dataplane *dataplane.Dataplane
 	api       *httpapi.API
 	// renew seals stored secrets again with the current secret key.
 	renew func(ctx context.Context, tx *db.Tx, rotated bool) (unreadable int, err error)
@@ -115,6 +117,8 @@ func (s *Service) Run(ctx context.Context) error {
 	for _, p := range []jobs.Periodic{
 		{Name: "compare with the daemon", Interval: s.cfg.CompareInterval, Nudge: s.watch.Nudged(), Run: s.watch.Compare},
 		{Name: "remove deleted VMs", Interval: 5 * time.Second, Nudge: s.life.Nudged(), Run: s.life.Sweep},
+		{Name: "apply network policies", Interval: s.cfg.CompareInterval, Nudge: s.dataplane.Nudged(), Run: s.dataplane.Sync},
+		{Name: "compare network policies", Interval: s.cfg.CompareInterval, Run: s.dataplane.Compare},
 		{Name: "remove unfinished snapshots", Interval: time.Minute, Run: s.snapshots.Sweep},
 		{Name: "backup policies", Interval: 30 * time.Second, Run: s.backups.RunPolicies},
 		{Name: "remove expired backups", Interval: time.Minute, Run: s.backups.Expire},

@@ -15,5 +15,5 @@
 //   - Errors are faults with the kind of the daemon's answer. A daemon that does not answer is
 //     Unavailable.
 //
-// It imports record.
+// It imports netpolicy and record.
 package driver

@@ -26,26 +26,52 @@ const (
 func (d *Driver) Follow(
 	ctx context.Context, node, last string, changed func(id string), reset func(),
 ) (newest string, err error) {
-	c, err := d.at(node)
+	err = d.stream(ctx, Place{Node: node}, func(ctx context.Context, c *hypervisorapi.Client) (*http.Response, error) {
+		var params hypervisorapi.WatchVMsParams
+		if last != "" {
+			params.LastEventID = &last
+		}
+		return c.WatchVMs(ctx, &params, acceptEvents)
+	}, func(kind, id, data string) {
+		var e hypervisorapi.VMEvent
+		switch {
+		case kind == "reset":
+			reset()
+		case kind == "vm" && json.Unmarshal([]byte(data), &e) == nil:
+			changed(e.VmId)
+		}
+		if id != "" {
+			last = id
+		}
+	})
+	return last, err
+}
+
+func acceptEvents(_ context.Context, r *http.Request) error {
+	r.Header.Set("Accept", "text/event-stream")
+	return nil
+}
+
+// stream reads server-sent events for the tenant of a place until ctx ends or the stream breaks, which
+// is an error.
+func (d *Driver) stream(
+	ctx context.Context, at Place,
+	open func(ctx context.Context, c *hypervisorapi.Client) (*http.Response, error), use func(kind, id, data string),
+) error {
+	c, err := d.at(at.Node)
 	if err != nil {
-		return last, err
+		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(forTenant(ctx, at.Tenant))
 	defer cancel()
 	watchdog := time.AfterFunc(silence, cancel)
 	defer watchdog.Stop()
-	response, err := c.WatchVMs(ctx, &hypervisorapi.WatchVMsParams{}, func(_ context.Context, r *http.Request) error {
-		r.Header.Set("Accept", "text/event-stream")
-		if last != "" {
-			r.Header.Set("Last-Event-ID", last)
-		}
-		return nil
-	})
+	response, err := open(ctx, c)
 	if err == nil && response.StatusCode != http.StatusOK {
 		_, err = rest.Read(response, nil)
 	}
 	if err != nil {
-		return last, d.translate(ctx, Place{Node: node}, err)
+		return d.translate(ctx, at, err)
 	}
 	defer func() { _ = response.Body.Close() }() // it was only read
 	lines := bufio.NewScanner(response.Body)
@@ -66,20 +92,11 @@ func (d *Driver) Follow(
 		if lines.Text() != "" {
 			continue
 		}
-		var e hypervisorapi.VMEvent
-		switch {
-		case kind == "reset":
-			reset()
-		case kind == "vm" && json.Unmarshal([]byte(data), &e) == nil:
-			changed(e.VmId)
-		}
-		if id != "" {
-			last = id
-		}
+		use(kind, id, data)
 		kind, id, data = "", "", ""
 	}
 	if err := lines.Err(); err != nil {
-		return last, fault.Wrap(fault.Unavailable, err, "the event stream of the hypervisor daemon broke")
+		return fault.Wrap(fault.Unavailable, err, "the event stream of the hypervisor daemon broke")
 	}
-	return last, fault.New(fault.Unavailable, "the hypervisor daemon ended its event stream")
+	return fault.New(fault.Unavailable, "the hypervisor daemon ended its event stream")
 }

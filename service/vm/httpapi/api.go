@@ -17,6 +17,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/vm/backup"
 	"github.com/mainstay-infra/mainstay/service/vm/caller"
+	"github.com/mainstay-infra/mainstay/service/vm/dataplane"
 	"github.com/mainstay-infra/mainstay/service/vm/driver"
 	"github.com/mainstay-infra/mainstay/service/vm/identity"
 	"github.com/mainstay-infra/mainstay/service/vm/job"
@@ -45,6 +46,7 @@ type Config struct {
 	Life      *life.Life
 	Snapshots *snapshot.Manager
 	Backups   *backup.Manager
+	Dataplane *dataplane.Dataplane
 }
 
 // API serves the contract's operations.
@@ -58,6 +60,7 @@ type API struct {
 	snapshots *snapshot.Manager
 	backups   *backup.Manager
 	identity  *identity.Service
+	dataplane *dataplane.Dataplane
 }
 
 var _ vmapi.Server = (*API)(nil)
@@ -74,7 +77,7 @@ const maxBody = 1 << 20
 func New(cfg Config) (*API, error) {
 	a := &API{
 		cfg: cfg, store: cfg.Store, jobs: cfg.Jobs, driver: cfg.Driver, life: cfg.Life, snapshots: cfg.Snapshots, backups: cfg.Backups,
-		identity: cfg.Identity,
+		identity: cfg.Identity, dataplane: cfg.Dataplane,
 	}
 	c, err := Contract()
 	if err != nil {
@@ -107,6 +110,7 @@ func New(cfg Config) (*API, error) {
 	vmapi.Register(a.shell, vmapi.BasePath, a, a.fail)
 	a.shell.Raw("POST /api/auth/logout", a.logout)
 	a.shell.Raw("GET /api/jobs/{job}/events", a.watchJob)
+	a.shell.Raw("GET /api/dataplane/observe", a.observe)
 	return a, nil
 }
 

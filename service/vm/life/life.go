@@ -15,6 +15,7 @@
 //     is started already.
 //   - A failed job leaves the VM usable: the state that the daemon tells, and the reason in
 //     last_error.
+//   - A VM starts only after the daemon has its network policy.
 //   - A deleted VM is removed from the daemon by a sweep, which repeats until the daemon has done
 //     it.
 //
@@ -44,6 +45,9 @@ type Config struct {
 	Sealer *auth.Sealer // of settings for cloud-init
 	Log    *slog.Logger
 	Now    func() time.Time
+	// Guard has the daemon enforce a VM's network policy, and returns when it does. It is called before
+	// the VM starts.
+	Guard func(ctx context.Context, id string) error
 }
 
 // Life is what can be done with VMs.
@@ -54,13 +58,14 @@ type Life struct {
 	sealer *auth.Sealer
 	log    *slog.Logger
 	now    func() time.Time
+	guard  func(ctx context.Context, id string) error
 	swept  chan struct{} // nudges the sweep of deleted VMs
 }
 
 // New returns a Life, and registers its kinds of jobs.
 func New(c Config) *Life {
 	l := &Life{
-		store: c.Store, driver: c.Driver, jobs: c.Jobs, sealer: c.Sealer, log: c.Log, now: c.Now,
+		store: c.Store, driver: c.Driver, jobs: c.Jobs, sealer: c.Sealer, log: c.Log, now: c.Now, guard: c.Guard,
 		swept: make(chan struct{}, 1),
 	}
 	job.Register(l.jobs, record.JobProvision, job.Kind[target]{Run: l.provision, Cancelled: l.cancelled})
@@ -115,7 +120,13 @@ func (l *Life) Clone(ctx context.Context, source *record.VM, name string, linked
 	r.Spec.V.Source, r.Spec.V.Linked = source.ID, linked
 	r.DriverID, r.Node, r.DriverGen, r.IPs.V, r.MAC, r.LastError = "", "", 0, nil, "", ""
 	r.Agent.V, r.SnapshotID, r.Secret, r.StartedAt, r.Protected = record.Agent{}, "", "", db.Time{}, false
-	return l.store.Add(ctx, r, "vm.clone", "cloned from "+source.Name, l.begin(ctx, record.JobProvision))
+	begin := l.begin(ctx, record.JobProvision)
+	return l.store.Add(ctx, r, "vm.clone", "cloned from "+source.Name, func(tx *db.Tx, r *record.VM) error {
+		if err := l.store.CopyVMPolicy(ctx, tx, r.Spec.V.Source, r.ID); err != nil {
+			return err
+		}
+		return begin(tx, r)
+	})
 }
 
 // Delete marks a VM as deleted and has it removed from the daemon.

@@ -119,6 +119,10 @@ func (l *Life) start(ctx context.Context, t target, _ func(float64)) error {
 	if r, err = l.make(ctx, &r); err != nil {
 		return l.failed(ctx, &r, record.Stopped, err)
 	}
+	if err := l.guard(ctx, r.ID); err != nil {
+		return l.failed(ctx, &r, "", fault.Wrap(fault.KindOf(err), err, "the VM's network policy is not in force: %s",
+			fault.From(err).Message))
+	}
 	seen, err := l.driver.Start(ctx, driver.PlaceOf(&r), t.Start)
 	if fault.Is(err, fault.Conflict) {
 		// Whoever repeats a job finds what it did the last time.

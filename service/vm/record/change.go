@@ -30,6 +30,7 @@ func (s *Store) Add(ctx context.Context, r VM, action, message string, begin fun
 		} else if err != nil {
 			return err
 		}
+		s.networkChange(tx)
 		if err := setTags(ctx, tx, r.ID, r.Tags.V); err != nil {
 			return err
 		}
@@ -184,6 +185,7 @@ func (s *Store) Removed(ctx context.Context, id string) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
 		for _, statement := range []string{
 			"DELETE FROM events WHERE vm_id = ?", "DELETE FROM vm_tags WHERE vm_id = ?",
+			"DELETE FROM vm_policies WHERE vm_id = ?", "DELETE FROM vm_policy_states WHERE vm_id = ?",
 			"DELETE FROM snapshots WHERE vm_id = ?", "DELETE FROM vms WHERE id = ? AND deleted_at IS NOT NULL",
 		} {
 			if _, err := tx.Exec(ctx, statement, id); err != nil {

@@ -1,5 +1,6 @@
 // Package record stores the rows of VM management: tenants, VMs, their events and snapshots, jobs,
-// and the audit log. It is the only package with SQL, apart from identity, which stores users.
+// network policies, and the audit log. It is the only package with SQL, apart from identity, which
+// stores users.
 //
 // # States of a VM
 //
@@ -22,6 +23,8 @@
 //     locked.
 //   - A deleted VM keeps its row, which nobody sees, until the daemon has removed the VM. Its name is
 //     free at once, so everything refers to VMs by id.
+//   - Changes to groups, network policies and identities take turns (lockNetwork), so a group is not
+//     removed while it is given to a VM.
 //
-// It imports caller.
+// It imports caller and netpolicy.
 package record

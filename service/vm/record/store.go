@@ -17,6 +17,8 @@ type Store struct {
 	db    *db.DB
 	audit *audit.Log
 	now   func() time.Time
+	// networkChanged is called when policies of VMs may have changed; nil: nobody wants to know.
+	networkChanged func()
 }
 
 // New returns a Store on a database that has its tables.

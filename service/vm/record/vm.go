@@ -239,6 +239,7 @@ func (s *Store) VMs(ctx context.Context, f Filter) (page []VM, total int, err er
 
 // save writes all columns of a VM that can change.
 func (s *Store) save(ctx context.Context, tx *db.Tx, r *VM) error {
+	s.networkChange(tx)
 	r.UpdatedAt, r.Search = db.At(s.now()), r.searchText()
 	_, err := tx.Exec(ctx, `UPDATE vms SET name = ?, spec = ?, labels = ?, tags = ?, description = ?, cpus = ?, memory = ?,
 		disk = ?, pending = ?, state = ?, unreachable = ?, autostart = ?, protected = ?, node = ?, driver_id = ?,

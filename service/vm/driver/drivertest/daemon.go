@@ -45,6 +45,10 @@ type Daemon struct {
 
 	disks     map[string]*disk // by VM
 	transfers map[string]*transfer
+	// policies are the network policies, by VM; flowed are the flows of all VMs.
+	policies map[string]*policyState
+	flowed   []hypervisorapi.Flow
+	started  int // how many VMs have started; gives each its address
 }
 
 // Fault is an answer in place of the daemon's own.
@@ -71,6 +75,7 @@ func New(t testing.TB) *Daemon {
 		t: t, vms: map[string]*hypervisorapi.VM{}, snaps: map[string][]hypervisorapi.Snapshot{},
 		ops: map[string]hypervisorapi.Operation{}, gates: map[string]chan struct{}{}, feed: make(chan struct{}),
 		disks: map[string]*disk{}, transfers: map[string]*transfer{},
+		policies: map[string]*policyState{},
 	}
 	served := map[string]func(r *http.Request, tenant string) (int, any){
 		"GetHost": d.host, "ListVMs": d.list, "CreateVM": d.create, "GetVM": d.get, "DeleteVM": d.delete,
@@ -85,6 +90,8 @@ func New(t testing.TB) *Daemon {
 		"GetTransfer":        d.onTransfer(func(_ *http.Request, t *transfer) (int, any) { return 200, t.Transfer }),
 		"ListTransferRanges": d.onTransfer(d.rangesOf), "ReadTransfer": d.onTransfer(d.readData),
 		"WriteTransfer": d.onTransfer(d.writeData), "FinishTransfer": d.onTransfer(d.finishTransfer),
+		"GetNetworkPolicy": d.getPolicy, "PutNetworkPolicy": d.putPolicy, "DeleteNetworkPolicy": d.deletePolicy,
+		"ListFlows": d.listFlows,
 	}
 	mux := http.NewServeMux()
 	for _, op := range c.Operations() {
@@ -95,6 +102,7 @@ func New(t testing.TB) *Daemon {
 		mux.HandleFunc(op.Pattern, func(w http.ResponseWriter, r *http.Request) { d.serve(w, r, op, do) })
 	}
 	mux.HandleFunc("GET /v1/events", d.watch)
+	mux.HandleFunc("GET /v1/flows", d.followFlows)
 	server := httptest.NewServer(contracttest.New(c, hypervisorapi.BasePath).Wrap(t, mux))
 	t.Cleanup(func() {
 		server.CloseClientConnections() // streams do not end by themselves
@@ -336,6 +344,7 @@ func (d *Daemon) create(r *http.Request, tenant string) (int, any) {
 		Id: uuid.NewString(), Name: spec.Name, Tenant: tenant, Backend: hypervisorapi.BackendQemu, State: "stopped",
 		Vcpus: value(spec.Vcpus, 1), MemoryMib: value(spec.MemoryMib, 512), DiskGib: value(spec.DiskGib, 2), Storage: "dir",
 		Labels: value(spec.Labels, hypervisorapi.Labels{}), Ips: []string{}, Mac: "52:54:00:00:00:01", CreatedAt: time.Now(),
+		Network:    value(spec.Network, hypervisorapi.Network{}),
 		Generation: 1, Autostart: value(spec.Autostart, false), Pending: []string{},
 	}
 	return d.add(vm)
@@ -395,10 +404,14 @@ func (d *Daemon) move(to hypervisorapi.State, from ...hypervisorapi.State) func(
 				return 409, errorBody(409, "the VM is %s", vm.State)
 			}
 			vm.State, vm.Generation = to, vm.Generation+1
+			had := vm.Ips
 			vm.StartedAt, vm.Ips, vm.Pending = nil, []string{}, []string{}
 			if to != "stopped" {
 				now := time.Now()
-				vm.StartedAt, vm.Ips = &now, []string{"10.87.0.9"}
+				if vm.StartedAt, vm.Ips = &now, had; len(had) == 0 {
+					d.started++
+					vm.Ips = []string{fmt.Sprintf("10.87.0.%d", 1+d.started)}
+				}
 			}
 			return 200, *vm
 		})
