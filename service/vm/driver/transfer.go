@@ -12,6 +12,7 @@ import (
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/rest"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 )
 
 const (
@@ -113,7 +114,7 @@ func (d *Driver) open(ctx context.Context, at Place, spec hypervisorapi.Transfer
 	}
 	t.ctx, t.stop = context.WithCancel(ctx)
 	t.pieces.cells = map[int64]*piece{}
-	go t.keep()
+	routine.Go(nil, "disk transfer", t.keep)
 	return t, nil
 }
 
