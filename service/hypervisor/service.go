@@ -33,7 +33,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/operation"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/plan"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/policy"
+	policies "github.com/mainstay-infra/mainstay/service/hypervisor/policy"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/recovery"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/usage"
@@ -73,7 +73,7 @@ type Service struct {
 	recovery *recovery.Recovery
 	store    *record.Store
 	usage    *usage.Sampler
-	policies *policy.Keeper
+	policies *policies.Keeper
 	api      *httpapi.API
 	fleet    *fleet.Registry
 	reporter *fleet.Reporter // nil: this host is in no fleet
@@ -140,8 +140,8 @@ func (s *Service) openRooms(ctx context.Context, doc *configfile.Config, gate *h
 	if err != nil {
 		return err
 	}
-	limits := policyOf(doc, s.data)
-	s.store = record.New(record.Config{DB: s.db, Audit: s.audit, Sealer: sealer, Policy: limits, Now: s.now})
+	policy := policyOf(doc, s.data)
+	s.store = record.New(record.Config{DB: s.db, Audit: s.audit, Sealer: sealer, Policy: policy, Now: s.now})
 	if err := s.store.Describe(ctx); err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (s *Service) openRooms(ctx context.Context, doc *configfile.Config, gate *h
 		Store: s.store, DB: s.db, Log: s.log, Registry: deps.Registry, Now: s.now, Ending: s.machines.Ending(),
 	})
 	images, err := catalog.Open(catalog.Config{
-		Data: s.data, Images: &doc.Images, Policy: limits, AgentProgram: s.agentProgram,
+		Data: s.data, Images: &doc.Images, Policy: policy, AgentProgram: s.agentProgram,
 		Store: s.store, Operations: s.operate,
 	})
 	if err != nil {
@@ -159,17 +159,17 @@ func (s *Service) openRooms(ctx context.Context, doc *configfile.Config, gate *h
 	if deps.Backends == nil {
 		deps.Backends = s.localBackends(doc)
 	}
-	flows := policy.NewInbox()
+	flows := policies.NewInbox()
 	s.host, err = host.Open(host.Config{
-		Data: s.data, Document: doc, Backends: deps.Backends, AgentProgram: s.agentProgram, Policy: limits,
+		Data: s.data, Document: doc, Backends: deps.Backends, AgentProgram: s.agentProgram, Policy: policy,
 		Store: s.store, Log: s.log, OnFlow: flows.Put,
 	})
 	if err != nil {
 		return err
 	}
-	s.policies = policy.New(policy.Config{Store: s.store, Host: s.host, Log: s.log, Now: s.now, Flows: flows})
+	s.policies = policies.New(policies.Config{Store: s.store, Host: s.host, Log: s.log, Now: s.now, Flows: flows})
 	s.plan = plan.New(plan.Config{
-		Document: doc, Policy: limits, Store: s.store, Host: s.host, Catalog: images, Now: s.now,
+		Document: doc, Policy: policy, Store: s.store, Host: s.host, Catalog: images, Now: s.now,
 		VCPUs: s.cfg.NodeVCPUs, MemoryMiB: s.cfg.NodeMemoryMiB, Admitted: s.admitted, Changed: s.nudgeFleet,
 	})
 	guests := agent.New(agent.Config{Store: s.store, Machines: s.machines, Host: s.host, Log: s.log})
@@ -185,7 +185,7 @@ func (s *Service) openRooms(ctx context.Context, doc *configfile.Config, gate *h
 	})
 	disks := disk.New(disk.Config{
 		Store: s.store, Machines: s.machines, Host: s.host, Life: s.life, Plan: s.plan, Catalog: images,
-		Operations: s.operate, Policy: limits, Log: s.log, Now: s.now,
+		Operations: s.operate, Policy: policy, Log: s.log, Now: s.now,
 	})
 	s.recovery = recovery.New(recovery.Config{
 		Data: s.data, Store: s.store, Machines: s.machines, Host: s.host, Catalog: images, Life: s.life,

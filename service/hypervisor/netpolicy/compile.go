@@ -62,6 +62,13 @@ func Compile(p *Policy) (*Compiled, error) {
 	return &Compiled{Ingress: ingress, Egress: egress}, err
 }
 
+// DenyAll returns a policy by which nothing passes.
+func DenyAll() *Compiled {
+	all := func(a netip.Addr) []Interval { return []Interval{{From: a, To: lastOf(netip.PrefixFrom(a, 0))}} }
+	t := Tables{IPv4: all(netip.IPv4Unspecified()), IPv6: all(netip.IPv6Unspecified()), Default: Deny}
+	return &Compiled{Ingress: t, Egress: t}
+}
+
 func (d *Direction) compile(field string) (Tables, error) {
 	t := Tables{Default: d.Default}
 	for i := range d.Rules {

@@ -158,6 +158,14 @@ func TestDenyBeatsAllowWhateverTheOrder(t *testing.T) {
 	}
 }
 
+func TestDenyAllDeniesAll(t *testing.T) {
+	t.Parallel()
+	d := Direction{Default: Deny}
+	c := DenyAll()
+	agree(t, &d, &c.Ingress)
+	agree(t, &d, &c.Egress)
+}
+
 func TestWhatIsNotValidIsRefusedByTheNameOfItsField(t *testing.T) {
 	t.Parallel()
 	many := make([]Rule, MaxRules+1)

@@ -26,6 +26,7 @@ type Manager struct {
 	policies   map[string]*netpolicy.Compiled
 	enforced   map[string]*enforcement
 	retired    map[string]*enforcement // by tap: the ones before, whose last records may still come
+	tables     int                     // the number of the tables of policies in force
 	generation int                     // the last of an enforcement
 	switched   map[string]bool         // bridges on which this process turned br_netfilter on
 

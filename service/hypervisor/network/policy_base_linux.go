@@ -19,8 +19,7 @@ type policySets struct {
 	neighbours, listeners        *nftables.Set // ICMPv6 types that take the place of ARP
 }
 
-func newPolicySets(o Options) policySets {
-	t, inet := o.policyTable(nftables.TableFamilyBridge), o.policyTable(nftables.TableFamilyINet)
+func newPolicySets(t, inet *nftables.Table) policySets {
 	byTap := func(id uint32, name string) *nftables.Set {
 		return &nftables.Set{
 			Table: t, ID: id, Name: name, KeyType: nftables.TypeIFName, IsMap: true, DataType: nftables.TypeVerdict,
@@ -55,18 +54,20 @@ type policyWriter struct {
 	c    *nftables.Conn
 	o    Options
 	t    *nftables.Table // of the bridge family
+	inet *nftables.Table
 	sets policySets
 	next uint32 // id of the next set
 	err  error  // the first one
 }
 
-func newPolicyWriter(o Options) (*policyWriter, error) {
+func newPolicyWriter(o Options, number int) (*policyWriter, error) {
 	c, err := connectFor(policyTransaction, policyTime)
 	if err != nil {
 		return nil, noRules(err)
 	}
-	t := o.policyTable(nftables.TableFamilyBridge)
-	return &policyWriter{c: c, o: o, t: t, sets: newPolicySets(o), next: 100}, nil
+	t := o.policyTable(number, nftables.TableFamilyBridge)
+	inet := o.policyTable(number, nftables.TableFamilyINet)
+	return &policyWriter{c: c, o: o, t: t, inet: inet, sets: newPolicySets(t, inet), next: 100}, nil
 }
 
 // flush sends the transaction.
@@ -109,15 +110,6 @@ func (w *policyWriter) chain(name string, rules ...[]expr.Any) *nftables.Chain {
 	return c
 }
 
-// clear removes the tables, if they exist.
-func (w *policyWriter) clear() {
-	for _, family := range []nftables.TableFamily{nftables.TableFamilyBridge, nftables.TableFamilyINet} {
-		t := w.o.policyTable(family)
-		w.c.AddTable(t) // so that there is one to delete
-		w.c.DelTable(t)
-	}
-}
-
 // base creates the tables, with what all VMs share.
 func (w *policyWriter) base() {
 	accepted := nftables.ChainPolicyAccept
@@ -128,7 +120,7 @@ func (w *policyWriter) base() {
 			Table: t, Name: name, Type: nftables.ChainTypeFilter, Hooknum: hook, Priority: &priority, Policy: &accepted,
 		})
 	}
-	inet := w.o.policyTable(nftables.TableFamilyINet)
+	inet := w.inet
 	w.c.AddTable(w.t)
 	w.c.AddTable(inet)
 	one := func(numbers ...byte) (all []nftables.SetElement) {

@@ -104,38 +104,110 @@ func (m *Manager) wanted(vm string, l *lease) *enforcement {
 	}
 }
 
-// swap replaces the policy of a VM in one transaction, so that each packet is judged by one of them.
-// Either may be nil.
+// swap replaces the policy of a VM. The new one is made first, where no packet comes: the kernel fills
+// its tables only after the end of a transaction. One transaction then directs the packets to it, so
+// that each is judged by one of both. Either may be nil.
 func (m *Manager) swap(before, after *enforcement, alive bool) error {
-	w, err := newPolicyWriter(m.o)
+	if after == nil && len(m.enforced) == 1 {
+		return removePolicies(m.o)
+	}
+	if len(m.enforced) == 0 {
+		return m.replaceTables([]*enforcement{after}, alive)
+	}
+	if after != nil {
+		if err := m.write(func(w *policyWriter) { w.enforce(after) }); err != nil {
+			return err
+		}
+	}
+	err := m.write(func(w *policyWriter) {
+		if before != nil {
+			w.unplug(before)
+		}
+		if after != nil {
+			if !m.filtered(after.bridge) {
+				w.add(w.sets.bridges, nftables.SetElement{Key: ifname(after.bridge)})
+			}
+			w.plug(after, alive && before == nil)
+		}
+		if before != nil && m.only(before) && (after == nil || after.bridge != before.bridge) {
+			w.remove(w.sets.bridges, nftables.SetElement{Key: ifname(before.bridge)})
+		}
+	})
+	useless := before
+	if err != nil {
+		useless = after
+	}
+	if useless != nil {
+		if failed := m.write(func(w *policyWriter) { w.discard(useless) }); failed != nil {
+			m.o.Log.Warn("chains of a policy that is not in force are not removed; the next rebuild does", "error", failed)
+		}
+	}
+	return err
+}
+
+// write sends one transaction about the tables in force.
+func (m *Manager) write(what func(*policyWriter)) error {
+	w, err := newPolicyWriter(m.o, m.tables)
 	if err != nil {
 		return err
 	}
-	switch {
-	case len(m.enforced) == 0:
-		w.clear()
-		w.base()
-	case after == nil && len(m.enforced) == 1:
-		w.clear()
-		return w.flush()
-	}
-	if before != nil {
-		w.unplug(before)
-	}
-	if after != nil {
-		w.enforce(after)
-		if !m.filtered(after.bridge) {
-			w.add(w.sets.bridges, nftables.SetElement{Key: ifname(after.bridge)})
-		}
-		w.plug(after, alive && before == nil)
-	}
-	if before != nil {
-		w.discard(before)
-		if m.only(before) && (after == nil || after.bridge != before.bridge) {
-			w.remove(w.sets.bridges, nftables.SetElement{Key: ifname(before.bridge)})
-		}
-	}
+	what(w)
 	return w.flush()
+}
+
+// replaceTables makes new tables with these policies, and replaces those in force in one transaction.
+func (m *Manager) replaceTables(all []*enforcement, alive bool) error {
+	c, err := connect()
+	if err != nil {
+		return noRules(err)
+	}
+	old, err := policyTables(c, m.o)
+	if err != nil {
+		return err
+	}
+	before := m.tables
+	m.tables = m.o.nextNumber(old)
+	err = m.write(func(w *policyWriter) {
+		w.base()
+		for _, e := range all {
+			w.enforce(e)
+		}
+	})
+	if err == nil {
+		err = m.write(func(w *policyWriter) {
+			bridges := map[string]bool{}
+			for _, e := range all {
+				if !bridges[e.bridge] {
+					w.add(w.sets.bridges, nftables.SetElement{Key: ifname(e.bridge)})
+				}
+				bridges[e.bridge] = true
+				w.plug(e, alive)
+			}
+			for _, t := range old {
+				w.c.DelTable(t)
+			}
+		})
+	}
+	if err != nil {
+		m.tables = before
+	}
+	return err
+}
+
+// removePolicies removes all tables of policies.
+func removePolicies(o Options) error {
+	c, err := connect()
+	if err != nil {
+		return noRules(err)
+	}
+	old, err := policyTables(c, o)
+	if err != nil || len(old) == 0 {
+		return err
+	}
+	for _, t := range old {
+		c.DelTable(t)
+	}
+	return noRules(c.Flush())
 }
 
 // swapBack removes the first policy of a VM, on a bridge that cannot be filtered.
@@ -170,28 +242,18 @@ func (m *Manager) filtered(bridge string) bool {
 
 // rebuildPolicies replaces the policies of all VMs that have taps, in one transaction.
 func (m *Manager) rebuildPolicies() error {
-	w, err := newPolicyWriter(m.o)
-	if err != nil {
-		return err
-	}
-	enforced, bridges := map[string]*enforcement{}, map[string]bool{}
+	enforced, all := map[string]*enforcement{}, []*enforcement(nil)
 	for vm, l := range m.guarded {
 		if e := m.wanted(vm, &l); e != nil {
-			enforced[vm], bridges[e.bridge] = e, true
+			enforced[vm] = e
+			all = append(all, e)
 		}
 	}
-	w.clear()
-	if len(enforced) > 0 {
-		w.base()
+	replace := func() error { return removePolicies(m.o) }
+	if len(all) > 0 {
+		replace = func() error { return m.replaceTables(all, false) }
 	}
-	for bridge := range bridges {
-		w.add(w.sets.bridges, nftables.SetElement{Key: ifname(bridge)})
-	}
-	for _, e := range enforced {
-		w.enforce(e)
-		w.plug(e, false)
-	}
-	if err := w.flush(); err != nil {
+	if err := replace(); err != nil {
 		return err
 	}
 	m.enforced = enforced
@@ -208,7 +270,7 @@ func (m *Manager) policiesStand() (bool, error) {
 		return false, noRules(err)
 	}
 	for _, family := range []nftables.TableFamily{nftables.TableFamilyBridge, nftables.TableFamilyINet} {
-		if stands, err := tableStands(c, m.o.policyTable(family)); !stands || err != nil {
+		if stands, err := tableStands(c, m.o.policyTable(m.tables, family)); !stands || err != nil {
 			return false, err
 		}
 	}
@@ -229,7 +291,7 @@ func (m *Manager) PolicyState(vm string) (s PolicyState, err error) {
 	if err != nil {
 		return s, noRules(err)
 	}
-	t := m.o.policyTable(nftables.TableFamilyBridge)
+	t := m.o.policyTable(m.tables, nftables.TableFamilyBridge)
 	if s.Egress, err = counted(c, t, e, outgoing, &e.policy.Egress); err == nil {
 		s.Ingress, err = counted(c, t, e, incoming, &e.policy.Ingress)
 	}

@@ -478,3 +478,72 @@ func FuzzAPacketThatIsRecordedIsReadSafely(f *testing.F) {
 		}
 	})
 }
+
+func TestNoPacketPassesBetweenTwoPolicies(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, Options{})
+	_ = s.host.Sysctl("net/bridge/bridge-nf-call-iptables", "0")
+	one, two := Port{VM: "a", MAC: hw(1)}, Port{VM: "b", MAC: hw(2)}
+	a, b := s.attach(one), s.attach(two)
+	from, atB := open(t, s.host, a.Tap), open(t, s.host, b.Tap)
+	join(t, from, atB, arp(hw(1), hw(1), a.IP.String(), "10.87.201.1"))
+	join(t, atB, from, arp(hw(2), hw(2), b.IP.String(), "10.87.201.1"))
+	// The policies have nothing in common but what they do with these packets.
+	port := func(n int) netpolicy.Port { return netpolicy.Port{Protocol: "udp", Port: n} }
+	p, q := policy("allow", "deny"), policy("deny", "allow", npr("no", "deny", "", port(9)))
+	for i := range 200 {
+		p.Egress.Rules = append(p.Egress.Rules, npr(fmt.Sprint("p", i), "allow", fmt.Sprintf("10.99.%d.0/24", i), tcp(i+1)))
+		q.Egress.Rules = append(q.Egress.Rules, npr(fmt.Sprint("q", i), "deny", fmt.Sprintf("10.98.%d.0/24", i), tcp(i+1)))
+	}
+	p.Egress.Rules = append(p.Egress.Rules, npr("yes", "allow", "10.87.0.0/16", port(8)))
+	s.set("a", p)
+
+	sent, seen := make(chan int, 1), make(chan [2]int, 1)
+	stop := make(chan struct{})
+	allowed, forbidden := unicast(one, two, a, b, 4000, 8), unicast(one, two, a, b, 4000, 9)
+	last := arp(hw(1), hw(1), a.IP.String(), "10.87.200.1")
+	go func() {
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				from.send(t, last)
+				sent <- n
+				return
+			default:
+				from.send(t, allowed)
+				from.send(t, forbidden)
+				time.Sleep(100 * time.Microsecond)
+			}
+		}
+	}()
+	go func() {
+		var passed [2]int
+		buffer := make([]byte, 2048)
+		for {
+			n, err := atB.f.Read(buffer)
+			f := buffer[vnetHeader:max(n, vnetHeader)]
+			switch {
+			case err != nil, slices.Equal(f[:min(len(f), len(last))], last):
+				seen <- passed
+				return
+			case len(f) == len(allowed) && f[37] == 8:
+				passed[0]++
+			case len(f) == len(forbidden) && f[37] == 9:
+				passed[1]++
+			}
+		}
+	}()
+	s.must(atB.f.SetReadDeadline(time.Now().Add(3 * patience)))
+	for i := range 10 {
+		s.set("a", []*np{q, p}[i%2])
+		s.must(s.do(s.m.rebuild)) // as after a restart of the daemon
+	}
+	close(stop)
+	n, passed := <-sent, <-seen
+	if passed[1] != 0 {
+		t.Errorf("%d forbidden packets of %d passed", passed[1], n)
+	}
+	if passed[0] < n || n < 100 {
+		t.Errorf("%d allowed packets of %d passed", passed[0], n)
+	}
+}

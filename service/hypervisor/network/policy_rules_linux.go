@@ -3,6 +3,8 @@ package network
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/nftables"
@@ -58,8 +60,39 @@ func (e *enforcement) name(what string) string {
 	return fmt.Sprintf("%s_%d_%s", e.tap, e.generation, what)
 }
 
-func (o Options) policyTable(family nftables.TableFamily) *nftables.Table {
-	return &nftables.Table{Family: family, Name: o.tableName() + "_policy"}
+// policyTable returns the table of policies with a number. A rebuild makes a pair of tables with the next
+// number beside the pair in force.
+func (o Options) policyTable(number int, family nftables.TableFamily) *nftables.Table {
+	return &nftables.Table{Family: family, Name: o.policyPrefix() + strconv.Itoa(number)}
+}
+
+func (o Options) policyPrefix() string { return o.tableName() + "_policy_" }
+
+// policyTables returns all tables of policies that exist.
+func policyTables(c *nftables.Conn, o Options) (found []*nftables.Table, err error) {
+	for _, family := range []nftables.TableFamily{nftables.TableFamilyBridge, nftables.TableFamilyINet} {
+		all, err := c.ListTablesOfFamily(family)
+		if err != nil {
+			return nil, noRules(err)
+		}
+		for _, t := range all {
+			if strings.HasPrefix(t.Name, o.policyPrefix()) {
+				found = append(found, &nftables.Table{Family: family, Name: t.Name})
+			}
+		}
+	}
+	return found, nil
+}
+
+// nextNumber returns a number that none of the tables has.
+func (o Options) nextNumber(tables []*nftables.Table) int {
+	next := 1
+	for _, t := range tables {
+		if n, err := strconv.Atoi(strings.TrimPrefix(t.Name, o.policyPrefix())); err == nil && n >= next {
+			next = n + 1
+		}
+	}
+	return next
 }
 
 // way is a direction of packets, from the view of a VM.

@@ -173,11 +173,16 @@ func TestPoliciesOfBothEndsJudgeTheTrafficOfOneBridge(t *testing.T) {
 	s.set("b", nil)
 	s.reaches(s.ga, at(s.b.IP, 8011))
 	s.reaches(s.gb, at(s.a.IP, 22))
-	for _, family := range []string{"bridge", "inet"} {
-		if s.host.Run("nft", "list", "table", family, s.m.o.tableName()+"_policy") == nil {
-			t.Errorf("the table of family %s stays without policies", family)
+	s.must(s.do(func() error {
+		c, err := connect()
+		if err != nil {
+			return err
 		}
-	}
+		if left, err := policyTables(c, s.m.o); len(left) > 0 || err != nil {
+			return fmt.Errorf("tables stay without policies: %v %w", left, err)
+		}
+		return nil
+	}))
 }
 
 // talk is a TCP connection whose other end repeats lines.

@@ -162,10 +162,11 @@ func removeRules(o Options) error {
 	if err != nil {
 		return noRules(err)
 	}
-	for _, t := range []*nftables.Table{
-		o.bridgeTable(), o.inetTable(), o.policyTable(nftables.TableFamilyBridge),
-		o.policyTable(nftables.TableFamilyINet),
-	} {
+	policies, err := policyTables(c, o)
+	if err != nil {
+		return err
+	}
+	for _, t := range append(policies, o.bridgeTable(), o.inetTable()) {
 		c.AddTable(t) // so that there is one to delete
 		c.DelTable(t)
 	}

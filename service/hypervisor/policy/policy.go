@@ -72,9 +72,12 @@ func (k *Keeper) Load(ctx context.Context) error {
 	}
 	all := map[string]*netpolicy.Compiled{}
 	for _, p := range stored {
-		if all[p.VM], err = netpolicy.Compile(p.Policy.V); err != nil {
-			return err
+		compiled, err := netpolicy.Compile(p.Policy.V)
+		if err != nil { // an earlier version allowed it, or the row is damaged: nothing passes
+			k.log.Error("the network policy of a VM is not valid any more; the VM gets no traffic", "vm", p.VM, "error", err)
+			compiled = netpolicy.DenyAll()
 		}
+		all[p.VM] = compiled
 	}
 	k.host.LoadPolicies(all)
 	return nil
