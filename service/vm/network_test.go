@@ -219,6 +219,55 @@ func TestWhatSomebodyChangesAtTheDaemonIsPutRight(t *testing.T) {
 	}
 }
 
+func TestAComparisonThatBeganBeforeAChangeDoesNotUndoIt(t *testing.T) {
+	t.Parallel()
+	m := start(t, func(c *vm.Config) { c.CompareInterval = time.Hour })
+	const others = 8 // as many as are compared at once
+	for i := range others + 1 {
+		name := fmt.Sprintf("vm-%d", i)
+		m.bridged(name, m.admin, object{})
+		m.call("POST", "/api/vms/"+name+"/dataplane/policy", m.admin, object{"ingress": object{"default": "deny"}}).Want(200)
+	}
+	last := ""
+	for _, vm := range m.daemon.VMs() {
+		if vm.Name == "vm-8" {
+			last = vm.Id
+		}
+	}
+	release, held := make(chan struct{}), make(chan struct{}, others)
+	m.daemon.Fail(func(c drivertest.Call) *drivertest.Fault {
+		if c.Operation == "GetNetworkPolicy" && !strings.Contains(c.Path, last) {
+			held <- struct{}{}
+			<-release
+		}
+		return nil
+	})
+	m.again() // compares everything
+	for range others {
+		<-held
+	}
+	asked := func() (n int) {
+		for _, c := range m.daemon.Calls("GetNetworkPolicy") {
+			if strings.Contains(c.Path, last) {
+				n++
+			}
+		}
+		return n
+	}
+	p := contracttest.As[vmapi.VMPolicy](m.call("POST", "/api/vms/vm-8/dataplane/policy", m.admin, object{"ingress": object{"rules": []object{{"cidr": "10.0.0.0/8"}}}}).Want(200))
+	before, sent := asked(), len(m.daemon.Calls("PutNetworkPolicy"))
+	close(release)
+	m.eventually("the last one is compared", func() bool { return asked() > before })
+	m.daemon.Fail(nil)
+	m.again() // when the comparison has ended
+	if got := m.enforced("vm-8"); p.Status != "applied" || got != "deny vm/ingress/0=allow:10.0.0.0/8" {
+		t.Errorf("%s, then the daemon has %s", p.Status, got)
+	}
+	for _, c := range m.daemon.Calls("PutNetworkPolicy")[sent:] {
+		t.Errorf("a policy was sent again: %+v", c)
+	}
+}
+
 func TestWhileTheDaemonIsAwayAPolicyIsPendingAndNothingIsClaimed(t *testing.T) {
 	t.Parallel()
 	m := start(t)
