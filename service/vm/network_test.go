@@ -295,6 +295,29 @@ func TestANetworkThatCannotBeControlledIsCalledUnsupported(t *testing.T) {
 	}
 }
 
+func TestADaemonWithoutRulesForNamesHasTheOthersAndThatIsSaid(t *testing.T) {
+	t.Parallel()
+	m := start(t)
+	m.daemon.Nameless()
+	m.bridged("web", m.admin, object{})
+	m.call("POST", "/api/dataplane/cnp", m.admin, cnp("out", object{"endpointSelector": object{}, "egress": []object{
+		{"toFQDNs": []object{{"matchName": "example.com"}}}, {"toCIDR": []string{"10.0.0.0/8"}},
+	}})).Want(201)
+	m.started("web", m.admin)
+	p := m.daemon.Policy("web")
+	if p == nil || p.Egress.Default != "deny" || len(p.Egress.Rules) != 1 || p.Egress.Rules[0].Name != "cnp/all:out/egress/1" {
+		t.Errorf("%+v", p)
+	}
+	if s := m.status("web", m.admin); s.Status != "failed" || !strings.Contains(s.Reason, "no rules for names") {
+		t.Errorf("%+v", s)
+	}
+	sent, asked := len(m.daemon.Calls("PutNetworkPolicy")), len(m.daemon.Calls("GetNetworkPolicy"))
+	m.eventually("it is compared", func() bool { return len(m.daemon.Calls("GetNetworkPolicy")) > asked+2 })
+	if got := len(m.daemon.Calls("PutNetworkPolicy")); got != sent {
+		t.Errorf("the same policy was sent %d more times", got-sent)
+	}
+}
+
 func TestSecurityGroupsHoldForTheVMsInThemAndAreNotRemovedWhileUsed(t *testing.T) {
 	t.Parallel()
 	engines(t, func(m *manager) {

@@ -19,6 +19,10 @@ const (
 	attempts = 4
 )
 
+// modeNameless is the stored mode of a policy that the daemon has without its rules for names, because
+// it has none. They allow nothing then.
+const modeNameless = "nameless"
+
 // Sync gives the daemon what differs from what it has, as far as that is stored.
 func (d *Dataplane) Sync(ctx context.Context) error { return d.all(ctx, false) }
 
@@ -152,7 +156,7 @@ func (d *Dataplane) once(ctx context.Context, v *view, r *record.VM, verify bool
 		}
 		asStored := want == nil && string(now.Mode) == driver.ModeNone || want != nil && now.Revision == has.Revision
 		if asStored && has.Hash == want.Hash() {
-			if has.Error == "" && has.Mode == string(now.Mode) {
+			if has.Error == "" && (has.Mode == string(now.Mode) || has.Mode == modeNameless) {
 				return false, nil
 			}
 			has.Error, has.Mode = "", string(now.Mode)
@@ -174,6 +178,11 @@ func (d *Dataplane) once(ctx context.Context, v *view, r *record.VM, verify bool
 		return d.remove(ctx, has)
 	}
 	now, err := d.driver.SetNetworkPolicy(ctx, driver.PlaceOf(r), want, has.Revision)
+	mode := string(now.Mode)
+	if driver.RefusesNames(err) && want.Names() {
+		now, err = d.driver.SetNetworkPolicy(ctx, driver.PlaceOf(r), want.WithoutNames(), has.Revision)
+		mode = modeNameless
+	}
 	switch {
 	case err != nil && fault.From(err).Code == driver.CodeStaleRevision:
 		return true, err
@@ -181,7 +190,7 @@ func (d *Dataplane) once(ctx context.Context, v *view, r *record.VM, verify bool
 		return false, d.failed(ctx, has, err)
 	}
 	return false, d.store.PolicyApplied(context.WithoutCancel(ctx), record.PolicyState{
-		VM: r.ID, Hash: want.Hash(), Revision: now.Revision, Mode: string(now.Mode), AppliedAt: db.At(d.now()),
+		VM: r.ID, Hash: want.Hash(), Revision: now.Revision, Mode: mode, AppliedAt: db.At(d.now()),
 	})
 }
 
