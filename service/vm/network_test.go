@@ -295,6 +295,46 @@ func TestANetworkThatCannotBeControlledIsCalledUnsupported(t *testing.T) {
 	}
 }
 
+func TestAGroupThatIsRemovedAndGivenAtOnceIsEitherThereOrNotGiven(t *testing.T) {
+	t.Parallel()
+	engines(t, func(m *manager) {
+		m.bridged("web", m.admin, object{})
+		for range 5 {
+			m.call("POST", "/api/dataplane/groups", m.admin, object{"name": "g"}).Want(201)
+			var work sync.WaitGroup
+			var given, removed int
+			work.Go(func() {
+				given = m.call("POST", "/api/vms/web/dataplane/policy", m.admin, object{"groups": []string{"g"}}).Status
+			})
+			work.Go(func() { removed = m.call("DELETE", "/api/dataplane/groups/g", m.admin, nil).Status })
+			work.Wait()
+			if both := fmt.Sprint(given, " ", removed); both != "200 409" && both != "400 204" {
+				m.Errorf("given and removed: %s", both)
+			}
+			m.call("POST", "/api/vms/web/dataplane/policy", m.admin, object{}).Want(200)
+		}
+	})
+}
+
+func TestARefusalOfANetworkPolicyNamesThePathAndChangesNothing(t *testing.T) {
+	t.Parallel()
+	m := start(t)
+	ada := m.user("ada", "admin", "acme")
+	m.call("POST", "/api/dataplane/cnp", ada, cnp("p", allowFrom("db", "web"))).Want(201)
+	a := m.call("POST", "/api/dataplane/cnp", ada, cnp("p", object{"endpointSelector": object{}, "ingress": []object{
+		{"toPorts": []object{{"ports": []object{{"port": "80"}}, "rules": object{"http": []object{{}}}}}},
+	}})).Want(400)
+	if !strings.Contains(a.Body, "spec.ingress[0].toPorts[0].rules: not supported") {
+		t.Error(a.Body)
+	}
+	if a := m.call("GET", "/api/dataplane/cnp/p", ada, nil).Want(200); !strings.Contains(a.Body, "fromEndpoints") {
+		t.Error(a.Body)
+	}
+	for _, body := range []any{"[]", object{}, object{"apiVersion": "v1", "kind": "x", "metadata": object{}}, cnp("UPPER", object{"endpointSelector": object{}})} {
+		m.call("POST", "/api/dataplane/cnp", ada, body).Want(400)
+	}
+}
+
 func TestADaemonWithoutRulesForNamesHasTheOthersAndThatIsSaid(t *testing.T) {
 	t.Parallel()
 	m := start(t)
