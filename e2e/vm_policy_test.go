@@ -48,7 +48,7 @@ func TestGuestsHearOnlyWhomTheNetworkPoliciesOfVMManagementSelect(t *testing.T) 
 			"endpointSelector": object{"matchLabels": object{"role": "db"}},
 			"ingress":          []object{{"fromEndpoints": []object{web}}},
 			"egress": []object{
-				{"toEntities": []string{"world", "host"}}, {"toFQDNs": []object{{"matchPattern": "*.example.com"}}},
+				{"toEntities": []string{"world", "host"}},
 				{"icmps": []object{{"fields": []object{{"type": "EchoRequest"}}}}},
 			},
 		},

@@ -219,6 +219,55 @@ func TestWhatSomebodyChangesAtTheDaemonIsPutRight(t *testing.T) {
 	}
 }
 
+func TestAComparisonThatBeganBeforeAChangeDoesNotUndoIt(t *testing.T) {
+	t.Parallel()
+	m := start(t, func(c *vm.Config) { c.CompareInterval = time.Hour })
+	const others = 8 // as many as are compared at once
+	for i := range others + 1 {
+		name := fmt.Sprintf("vm-%d", i)
+		m.bridged(name, m.admin, object{})
+		m.call("POST", "/api/vms/"+name+"/dataplane/policy", m.admin, object{"ingress": object{"default": "deny"}}).Want(200)
+	}
+	last := ""
+	for _, vm := range m.daemon.VMs() {
+		if vm.Name == "vm-8" {
+			last = vm.Id
+		}
+	}
+	release, held := make(chan struct{}), make(chan struct{}, others)
+	m.daemon.Fail(func(c drivertest.Call) *drivertest.Fault {
+		if c.Operation == "GetNetworkPolicy" && !strings.Contains(c.Path, last) {
+			held <- struct{}{}
+			<-release
+		}
+		return nil
+	})
+	m.again() // compares everything
+	for range others {
+		<-held
+	}
+	asked := func() (n int) {
+		for _, c := range m.daemon.Calls("GetNetworkPolicy") {
+			if strings.Contains(c.Path, last) {
+				n++
+			}
+		}
+		return n
+	}
+	p := contracttest.As[vmapi.VMPolicy](m.call("POST", "/api/vms/vm-8/dataplane/policy", m.admin, object{"ingress": object{"rules": []object{{"cidr": "10.0.0.0/8"}}}}).Want(200))
+	before, sent := asked(), len(m.daemon.Calls("PutNetworkPolicy"))
+	close(release)
+	m.eventually("the last one is compared", func() bool { return asked() > before })
+	m.daemon.Fail(nil)
+	m.again() // when the comparison has ended
+	if got := m.enforced("vm-8"); p.Status != "applied" || got != "deny vm/ingress/0=allow:10.0.0.0/8" {
+		t.Errorf("%s, then the daemon has %s", p.Status, got)
+	}
+	for _, c := range m.daemon.Calls("PutNetworkPolicy")[sent:] {
+		t.Errorf("a policy was sent again: %+v", c)
+	}
+}
+
 func TestWhileTheDaemonIsAwayAPolicyIsPendingAndNothingIsClaimed(t *testing.T) {
 	t.Parallel()
 	m := start(t)
@@ -243,6 +292,69 @@ func TestANetworkThatCannotBeControlledIsCalledUnsupported(t *testing.T) {
 	p := contracttest.As[vmapi.VMPolicy](m.call("POST", "/api/vms/web/dataplane/policy", m.admin, object{"ingress": object{"default": "deny"}}).Want(200))
 	if s := m.status("web", m.admin); p.Status != "unsupported" || s.Status != "unsupported" || s.Mode != "unsupported" {
 		t.Errorf("%+v, %+v", p, s)
+	}
+}
+
+func TestAGroupThatIsRemovedAndGivenAtOnceIsEitherThereOrNotGiven(t *testing.T) {
+	t.Parallel()
+	engines(t, func(m *manager) {
+		m.bridged("web", m.admin, object{})
+		for range 5 {
+			m.call("POST", "/api/dataplane/groups", m.admin, object{"name": "g"}).Want(201)
+			var work sync.WaitGroup
+			var given, removed int
+			work.Go(func() {
+				given = m.call("POST", "/api/vms/web/dataplane/policy", m.admin, object{"groups": []string{"g"}}).Status
+			})
+			work.Go(func() { removed = m.call("DELETE", "/api/dataplane/groups/g", m.admin, nil).Status })
+			work.Wait()
+			if both := fmt.Sprint(given, " ", removed); both != "200 409" && both != "400 204" {
+				m.Errorf("given and removed: %s", both)
+			}
+			m.call("POST", "/api/vms/web/dataplane/policy", m.admin, object{}).Want(200)
+		}
+	})
+}
+
+func TestARefusalOfANetworkPolicyNamesThePathAndChangesNothing(t *testing.T) {
+	t.Parallel()
+	m := start(t)
+	ada := m.user("ada", "admin", "acme")
+	m.call("POST", "/api/dataplane/cnp", ada, cnp("p", allowFrom("db", "web"))).Want(201)
+	a := m.call("POST", "/api/dataplane/cnp", ada, cnp("p", object{"endpointSelector": object{}, "ingress": []object{
+		{"toPorts": []object{{"ports": []object{{"port": "80"}}, "rules": object{"http": []object{{}}}}}},
+	}})).Want(400)
+	if !strings.Contains(a.Body, "spec.ingress[0].toPorts[0].rules: not supported") {
+		t.Error(a.Body)
+	}
+	if a := m.call("GET", "/api/dataplane/cnp/p", ada, nil).Want(200); !strings.Contains(a.Body, "fromEndpoints") {
+		t.Error(a.Body)
+	}
+	for _, body := range []any{"[]", object{}, object{"apiVersion": "v1", "kind": "x", "metadata": object{}}, cnp("UPPER", object{"endpointSelector": object{}})} {
+		m.call("POST", "/api/dataplane/cnp", ada, body).Want(400)
+	}
+}
+
+func TestADaemonWithoutRulesForNamesHasTheOthersAndThatIsSaid(t *testing.T) {
+	t.Parallel()
+	m := start(t)
+	m.daemon.Nameless()
+	m.bridged("web", m.admin, object{})
+	m.call("POST", "/api/dataplane/cnp", m.admin, cnp("out", object{"endpointSelector": object{}, "egress": []object{
+		{"toFQDNs": []object{{"matchName": "example.com"}}}, {"toCIDR": []string{"10.0.0.0/8"}},
+	}})).Want(201)
+	m.started("web", m.admin)
+	p := m.daemon.Policy("web")
+	if p == nil || p.Egress.Default != "deny" || len(p.Egress.Rules) != 1 || p.Egress.Rules[0].Name != "cnp/all:out/egress/1" {
+		t.Errorf("%+v", p)
+	}
+	if s := m.status("web", m.admin); s.Status != "failed" || !strings.Contains(s.Reason, "no rules for names") {
+		t.Errorf("%+v", s)
+	}
+	sent, asked := len(m.daemon.Calls("PutNetworkPolicy")), len(m.daemon.Calls("GetNetworkPolicy"))
+	m.eventually("it is compared", func() bool { return len(m.daemon.Calls("GetNetworkPolicy")) > asked+2 })
+	if got := len(m.daemon.Calls("PutNetworkPolicy")); got != sent {
+		t.Errorf("the same policy was sent %d more times", got-sent)
 	}
 }
 

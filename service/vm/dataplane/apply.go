@@ -19,6 +19,10 @@ const (
 	attempts = 4
 )
 
+// modeNameless is the stored mode of a policy that the daemon has without its rules for names, because
+// it has none. They allow nothing then.
+const modeNameless = "nameless"
+
 // Sync gives the daemon what differs from what it has, as far as that is stored.
 func (d *Dataplane) Sync(ctx context.Context) error { return d.all(ctx, false) }
 
@@ -42,9 +46,7 @@ func (d *Dataplane) all(ctx context.Context, verify bool) error {
 		}
 	}
 	for i, err := range d.each(ctx, due, func(_ int, r *record.VM) error { return d.settle(ctx, v, r.ID, verify) }) {
-		if err != nil {
-			d.noteFailure(ctx, due[i], err)
-		}
+		d.noteFailure(ctx, due[i], err)
 	}
 	return ctx.Err()
 }
@@ -85,9 +87,14 @@ func (d *Dataplane) due(v *view, r *record.VM, verify bool) bool {
 	return found && (verify || state.Hash != effective.Document.Hash() || state.Error != "") || !found && effective.Document != nil
 }
 
-// noteFailure logs why a policy is not applied, once for each reason.
+// noteFailure logs why a policy is not applied, once for each reason. Nil: it is applied.
 func (d *Dataplane) noteFailure(ctx context.Context, r *record.VM, err error) {
 	d.mu.Lock()
+	if err == nil {
+		delete(d.noted, r.ID)
+		d.mu.Unlock()
+		return
+	}
 	known := d.noted[r.ID] == err.Error()
 	d.noted[r.ID] = err.Error()
 	d.mu.Unlock()
@@ -142,28 +149,40 @@ func (d *Dataplane) once(ctx context.Context, v *view, r *record.VM, verify bool
 	if want == nil && !found {
 		return false, nil
 	}
-	at, hash := driver.PlaceOf(r), want.Hash()
 	if verify {
-		now, err := d.driver.NetworkPolicy(ctx, at)
+		now, err := d.driver.NetworkPolicy(ctx, driver.PlaceOf(r))
 		if err != nil {
 			return false, d.failed(ctx, has, err)
 		}
 		asStored := want == nil && string(now.Mode) == driver.ModeNone || want != nil && now.Revision == has.Revision
-		if asStored && has.Hash == hash {
-			if has.Error == "" && has.Mode == string(now.Mode) {
+		if asStored && has.Hash == want.Hash() {
+			if has.Error == "" && (has.Mode == string(now.Mode) || has.Mode == modeNameless) {
 				return false, nil
 			}
 			has.Error, has.Mode = "", string(now.Mode)
 			return false, d.store.PolicyApplied(ctx, has)
 		}
+		// What replaces this revision must be computed from what is read now: it may be there because of
+		// a change that v does not have.
+		if want, r, has, err = d.anew(ctx, r.ID); err != nil || r == nil {
+			return false, err
+		}
+		if want != nil && has.Revision == now.Revision && has.Hash == want.Hash() && has.Error == "" {
+			return false, nil
+		}
 		has.Revision = now.Revision
-	} else if has.Hash == hash && has.Error == "" {
+	} else if has.Hash == want.Hash() && has.Error == "" {
 		return false, nil // somebody else has done it meanwhile
 	}
 	if want == nil {
-		return d.remove(ctx, at, has)
+		return d.remove(ctx, has)
 	}
-	now, err := d.driver.SetNetworkPolicy(ctx, at, want, has.Revision)
+	now, err := d.driver.SetNetworkPolicy(ctx, driver.PlaceOf(r), want, has.Revision)
+	mode := string(now.Mode)
+	if driver.RefusesNames(err) && want.Names() {
+		now, err = d.driver.SetNetworkPolicy(ctx, driver.PlaceOf(r), want.WithoutNames(), has.Revision)
+		mode = modeNameless
+	}
 	switch {
 	case err != nil && fault.From(err).Code == driver.CodeStaleRevision:
 		return true, err
@@ -171,13 +190,33 @@ func (d *Dataplane) once(ctx context.Context, v *view, r *record.VM, verify bool
 		return false, d.failed(ctx, has, err)
 	}
 	return false, d.store.PolicyApplied(context.WithoutCancel(ctx), record.PolicyState{
-		VM: r.ID, Hash: hash, Revision: now.Revision, Mode: string(now.Mode), AppliedAt: db.At(d.now()),
+		VM: r.ID, Hash: want.Hash(), Revision: now.Revision, Mode: mode, AppliedAt: db.At(d.now()),
 	})
 }
 
-// remove removes a policy. A removal replaces any revision, so what counts is read again afterwards.
-func (d *Dataplane) remove(ctx context.Context, at driver.Place, has record.PolicyState) (again bool, err error) {
-	if err := d.driver.RemoveNetworkPolicy(ctx, at); err != nil {
+// anew reads a VM and what the daemon has of its policy, and computes its document. The VM is nil if it
+// is gone.
+func (d *Dataplane) anew(
+	ctx context.Context, id string,
+) (want *netpolicy.Document, r *record.VM, has record.PolicyState, err error) {
+	v, err := d.load(ctx)
+	if err != nil || v.vms[id] == nil {
+		return nil, nil, has, err
+	}
+	has = v.States[id]
+	has.VM = id
+	want, err = v.wanted(id)
+	return want, v.vms[id], has, err
+}
+
+// remove removes a policy. A removal replaces any revision, so what counts is read again before it and
+// after it.
+func (d *Dataplane) remove(ctx context.Context, has record.PolicyState) (again bool, err error) {
+	want, r, _, err := d.anew(ctx, has.VM)
+	if err != nil || r == nil || want != nil {
+		return want != nil, err
+	}
+	if err := d.driver.RemoveNetworkPolicy(ctx, driver.PlaceOf(r)); err != nil {
 		return false, d.failed(ctx, has, err)
 	}
 	ctx = context.WithoutCancel(ctx)
@@ -185,14 +224,7 @@ func (d *Dataplane) remove(ctx context.Context, at driver.Place, has record.Poli
 	if err != nil {
 		return false, err
 	}
-	v, err := d.load(ctx)
-	if err != nil {
-		return false, err
-	}
-	if v.vms[has.VM] == nil {
-		return false, nil
-	}
-	want, err := v.wanted(has.VM)
+	want, _, _, err = d.anew(ctx, has.VM)
 	return want != nil, err
 }
 

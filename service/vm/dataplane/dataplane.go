@@ -13,7 +13,8 @@
 //	none         no policy applies
 //	pending      the daemon does not have it yet
 //	applied      the daemon has it
-//	failed       the daemon refused it, or it has too many rules; the one before stays in force
+//	failed       the daemon refused it, or it has too many rules; the one before stays in force. A daemon
+//	             without rules for names has the others
 //	unsupported  the daemon has it, but cannot enforce it in the VM's network
 //
 // # Invariants

@@ -73,6 +73,9 @@ func (v *view) status(id string) Status {
 		out.State = Pending
 	case out.Effective.Document == nil:
 		out.State = None
+	case has.Mode == modeNameless:
+		out.State = Failed
+		out.Reason = "the hypervisor daemon has no rules for names: those of this policy allow nothing, and the others are in force"
 	case has.Mode == driver.ModeUnsupported:
 		out.State = Unsupported
 	default:

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strings"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/fault"
@@ -18,6 +19,12 @@ const CodeStaleRevision = "stale_revision"
 
 // PolicyState is what the daemon has of a VM's network policy, and what it has counted.
 type PolicyState = hypervisorapi.NetworkPolicyState
+
+// RefusesNames reports whether a daemon refuses a policy because it has no rules for names.
+func RefusesNames(err error) bool {
+	f := fault.From(err)
+	return f != nil && f.Kind == fault.Invalid && strings.Contains(f.Message, ".fqdn: ")
+}
 
 // The modes of a PolicyState.
 const (

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 )
 
 // Limits of the hypervisor daemon on a document.
@@ -64,6 +65,28 @@ type Port struct {
 
 // Size returns the number of rules in both directions.
 func (d *Document) Size() int { return len(d.Ingress.Rules) + len(d.Egress.Rules) }
+
+// Names reports whether a document has rules for names of the domain name system.
+func (d *Document) Names() bool {
+	return slices.ContainsFunc(d.Egress.Rules, func(r Rule) bool { return slices.ContainsFunc(r.Peers, isName) })
+}
+
+func isName(p Peer) bool { return p.FQDN != "" }
+
+// WithoutNames returns a document that allows nothing by name. Rules that have no other peers are left
+// out, so it is never less strict.
+func (d *Document) WithoutNames() *Document {
+	out := *d
+	out.Egress.Rules = []Rule{}
+	for _, r := range d.Egress.Rules {
+		had := len(r.Peers)
+		r.Peers = slices.DeleteFunc(slices.Clone(r.Peers), isName)
+		if had == 0 || len(r.Peers) > 0 {
+			out.Egress.Rules = append(out.Egress.Rules, r)
+		}
+	}
+	return &out
+}
 
 // Hash identifies what a document says. The hash of nil, no policy, is empty.
 func (d *Document) Hash() string {

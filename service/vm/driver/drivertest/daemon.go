@@ -48,7 +48,8 @@ type Daemon struct {
 	// policies are the network policies, by VM; flowed are the flows of all VMs.
 	policies map[string]*policyState
 	flowed   []hypervisorapi.Flow
-	started  int // how many VMs have started; gives each its address
+	nameless bool // it refuses rules for names
+	started  int  // how many VMs have started; gives each its address
 }
 
 // Fault is an answer in place of the daemon's own.

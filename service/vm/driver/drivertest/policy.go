@@ -76,6 +76,13 @@ func (d *Daemon) putPolicy(r *http.Request, tenant string) (int, any) {
 		if len(u.Policy.Ingress.Rules)+len(u.Policy.Egress.Rules) > 1000 {
 			return 400, errorBody(400, "policy: has more than 1000 rules")
 		}
+		for i, rule := range u.Policy.Egress.Rules {
+			for j, peer := range value(rule.Peers, nil) {
+				if d.nameless && peer.Fqdn != nil {
+					return 400, errorBody(400, "policy.egress.rules[%d].peers[%d].fqdn: this daemon has no rules for names", i, j)
+				}
+			}
+		}
 		for _, direction := range []hypervisorapi.PolicyDirection{u.Policy.Ingress, u.Policy.Egress} {
 			seen := map[string]bool{}
 			for _, rule := range direction.Rules {
@@ -117,6 +124,13 @@ func (d *Daemon) Policy(name string) *hypervisorapi.NetworkPolicy {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.policyOf(d.named(name)).policy
+}
+
+// Nameless makes the daemon one that has no rules for names.
+func (d *Daemon) Nameless() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.nameless = true
 }
 
 // SetPolicy changes the network policy of a VM behind the service's back. Nil removes it.
