@@ -133,7 +133,9 @@ func (s commands) diskWrite() *cobra.Command {
 	return cmd
 }
 
-func openTransfer(ctx context.Context, c *daemon.Call, spec hypervisorapi.TransferSpec) (hypervisorapi.Transfer, error) {
+func openTransfer(
+	ctx context.Context, c *daemon.Call, spec hypervisorapi.TransferSpec,
+) (hypervisorapi.Transfer, error) {
 	id, err := daemon.VMID(ctx, c, c.Args[0])
 	if err != nil {
 		return hypervisorapi.Transfer{}, err
@@ -154,7 +156,9 @@ func endTransfer(ctx context.Context, c *daemon.Call, t hypervisorapi.Transfer, 
 }
 
 // readTransfer writes what a transfer says is to be read to a file as large as the disk.
-func readTransfer(ctx context.Context, c *daemon.Call, t hypervisorapi.Transfer, file *os.File) (total int64, err error) {
+func readTransfer(
+	ctx context.Context, c *daemon.Call, t hypervisorapi.Transfer, file *os.File,
+) (total int64, err error) {
 	if err := file.Truncate(t.SizeBytes); err != nil {
 		return 0, err
 	}

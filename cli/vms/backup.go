@@ -182,7 +182,9 @@ func (s commands) backupJobs() *cobra.Command {
 	}, output.Columns[vmapi.BackupJob]{
 		Heads: []string{"ID", "OPERATION", "VM", "BACKUP", "STATUS", "PROGRESS", "CREATED", "ERROR"},
 		Row: func(j vmapi.BackupJob) []any {
-			return []any{j.Id, j.Operation, j.VmName, j.BackupId, j.Status, fmt.Sprintf("%.0f%%", j.Progress*100), j.Created, j.Error}
+			return []any{
+				j.Id, j.Operation, j.VmName, j.BackupId, j.Status, fmt.Sprintf("%.0f%%", j.Progress*100), j.Created, j.Error,
+			}
 		},
 	}, func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
 		return c.API.ListBackupJobs(ctx, &vmapi.ListBackupJobsParams{Limit: p.Limit, Cursor: p.Cursor})

@@ -140,7 +140,9 @@ func (s commands) backupPolicyList() *cobra.Command {
 	return verb.List(s.session, verb.Verb{
 		Use: "list", Short: "List policies by name", Example: "  mainstay vms backup policy list",
 	}, output.Columns[vmapi.BackupPolicy]{
-		Heads: []string{"NAME", "TAGS", "SCHEDULE", "TIME", "TYPE", "ENABLED", "NEXT RUN", "LAST RUN", "LAST RESULT", "TENANT", "ID"},
+		Heads: []string{
+			"NAME", "TAGS", "SCHEDULE", "TIME", "TYPE", "ENABLED", "NEXT RUN", "LAST RUN", "LAST RESULT", "TENANT", "ID",
+		},
 		Row: func(p vmapi.BackupPolicy) []any {
 			next, last := any(""), any("")
 			if p.NextRun != nil {

@@ -12,8 +12,8 @@ import (
 
 func apiTransfer(t disk.Transfer) hypervisorapi.Transfer {
 	out := hypervisorapi.Transfer{
-		Id: t.ID, VmId: t.VM, Direction: hypervisorapi.TransferDirectionRead, SizeBytes: t.Size, Checkpoint: some(t.Checkpoint),
-		Changed: t.Changed, Consistency: hypervisorapi.TransferConsistency(t.Consistency),
+		Id: t.ID, VmId: t.VM, Direction: hypervisorapi.TransferDirectionRead, SizeBytes: t.Size,
+		Checkpoint: some(t.Checkpoint), Changed: t.Changed, Consistency: hypervisorapi.TransferConsistency(t.Consistency),
 	}
 	if t.Write {
 		out.Direction = hypervisorapi.TransferDirectionWrite

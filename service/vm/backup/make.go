@@ -148,7 +148,8 @@ func (m *Manager) completed(ctx context.Context, id string, done *repository.Bac
 func rowOf(done *repository.Backup) record.Backup {
 	b := record.Backup{
 		VM: done.VM, VMName: done.Name, Tenant: done.Tenant, Kind: done.Type, Status: record.BackupCompleted,
-		RepoID: done.ID.String(), Consistency: done.Consistency, CreatedAt: db.At(done.Taken), FinishedAt: db.At(done.Finished),
+		RepoID: done.ID.String(), Consistency: done.Consistency, CreatedAt: db.At(done.Taken),
+		FinishedAt: db.At(done.Finished),
 	}
 	if b.Tenant == noTenant {
 		b.Tenant = ""
@@ -205,7 +206,8 @@ func (m *Manager) attempt(ctx context.Context, b *record.Backup, progress func(f
 		return err
 	}
 	w, err := repo.Begin(ctx, repository.Info{
-		Tenant: owner(r.Tenant), VM: r.ID, Name: r.Name, Type: kind, Consistency: disk.Consistency, Taken: m.now(), Config: config,
+		Tenant: owner(r.Tenant), VM: r.ID, Name: r.Name, Type: kind, Consistency: disk.Consistency, Taken: m.now(),
+		Config: config,
 	}, parent, func(p repository.Progress) {
 		if p.Total > 0 {
 			progress(min(1, float64(p.Done)/float64(p.Total)))

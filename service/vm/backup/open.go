@@ -48,7 +48,8 @@ func (l *Location) check() error {
 func (l *Location) bucket() (s3.Config, error) {
 	rest, ok := strings.CutPrefix(l.URL, s3Scheme)
 	u, err := url.Parse(rest)
-	if !ok || err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" {
+	if !ok || err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil ||
+		u.RawQuery != "" {
 		return s3.Config{}, fault.InvalidField("backup-repository",
 			"must be a folder, or a bucket such as s3+https://s3.example.com/bucket/prefix")
 	}

@@ -76,7 +76,8 @@ const maxBody = 1 << 20
 // New returns an API.
 func New(cfg Config) (*API, error) {
 	a := &API{
-		cfg: cfg, store: cfg.Store, jobs: cfg.Jobs, driver: cfg.Driver, life: cfg.Life, snapshots: cfg.Snapshots, backups: cfg.Backups,
+		cfg: cfg, store: cfg.Store, jobs: cfg.Jobs, driver: cfg.Driver, life: cfg.Life,
+		snapshots: cfg.Snapshots, backups: cfg.Backups,
 		identity: cfg.Identity, dataplane: cfg.Dataplane,
 	}
 	c, err := Contract()
