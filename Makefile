@@ -99,7 +99,7 @@ soak: build ## Kill every service KILLS (50) times under load, where CI does so 
 	cd e2e && MAINSTAY_KILLS=$(or $(KILLS),50) $(GO) test -count=1 -v -timeout 120m -run 'Kill|Killed' .
 
 .PHONY: bench
-bench: bench-edge bench-lb bench-hypervisor ## Run all benchmarks
+bench: bench-edge bench-lb bench-hypervisor bench-vm ## Run all benchmarks
 
 .PHONY: bench-edge
 bench-edge: ## Compare the edge control plane with its peers and the disk
@@ -117,6 +117,10 @@ bench-lb: ## Compare the load balancer with routing, nftables and haproxy (root;
 .PHONY: bench-hypervisor
 bench-hypervisor: build ## Compare the hypervisor daemon with QEMU, runsc and qemu-img by hand (root)
 	cd bench && $(GO) run ./hypervisor $(BENCH_FLAGS)
+
+.PHONY: bench-vm
+bench-vm: build ## Compare backups of VM management with qemu-img, zstd and restic by hand (root)
+	cd bench && $(GO) run ./hypervisor -sections vm-backup $(BENCH_FLAGS)
 
 .PHONY: clean
 clean: ## Remove what was built; state in .mainstay stays

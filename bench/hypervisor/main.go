@@ -4,7 +4,8 @@
 // the same machine: with QEMU started by hand with the same arguments, with runsc run by hand, with
 // qemu-img, and with itself at a larger number of VMs.
 //
-// It needs root, the programs in bin (make build), qemu-system-x86_64, qemu-img, runsc and busybox.
+// It needs root, the programs in bin (make build), qemu-system-x86_64, qemu-img, runsc and busybox. The
+// section vm-backup measures VM management above the daemon, and needs mke2fs and zstd.
 package main
 
 import (
@@ -31,7 +32,8 @@ type options struct {
 var sections = []struct {
 	name string
 	run  func(context.Context, *bench) error
-}{{"boot", boot}, {"sandbox", sandboxes}, {"list", lists}, {"history", histories}, {"fleet", fleets}, {"backup", backups}}
+}{{"boot", boot}, {"sandbox", sandboxes}, {"list", lists}, {"history", histories}, {"fleet", fleets}, {"backup", backups},
+	{"vm-backup", vmBackups}}
 
 // bench is a run, with a folder that is removed at the end.
 type bench struct {

@@ -266,6 +266,54 @@ func TestATransferThatWritesReplacesTheDiskOnceItIsFinished(t *testing.T) {
 	d.call("POST", path, adminToken, object{"direction": "write"}).Refused(409, "has_snapshots", "")
 }
 
+func TestADaemonThatIsKilledDuringATransferOfAStoppedVMLeavesItUsable(t *testing.T) {
+	t.Parallel()
+	d := start(t, "").withDemo()
+	vm := contracttest.As[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{
+		"name": "one", "image": "demo", "memory_mib": 192, "disk_gib": 1, "network": object{"mode": "none"},
+	}).Want(201))
+	for _, direction := range []string{"read", "write"} {
+		kill := d.mortal()
+		open := d.transfer(vm.Id, object{"direction": direction})
+		if direction == "write" {
+			d.call("PUT", "/v1/transfers/"+open.Id+"/data?offset=0", adminToken, make([]byte, 4096)).Want(204)
+		}
+		kill()
+		d.run()
+		d.call("POST", "/v1/vms/"+vm.Id+"/start", adminToken, nil).Want(200)
+		d.connected(vm.Id)
+		d.halt(vm.Id)
+	}
+	left, err := filepath.Glob(filepath.Join(d.cfg.Data, "vms", vm.Id, "copy*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left in the VM's folder: %v %v", left, err)
+	}
+}
+
+func TestAConsumerThatIsOneTooManyTakesThePlaceOfTheOldest(t *testing.T) {
+	t.Parallel()
+	d := start(t, "")
+	need(t, "qemu-system-x86_64", "qemu-img")
+	vm := contracttest.As[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{
+		"name": "one", "memory_mib": 64, "disk_gib": 1, "network": object{"mode": "none"},
+	}).Want(201))
+	checkpoints := map[int]string{}
+	for n := range 10 {
+		read := d.transfer(vm.Id, object{"direction": "read", "consumer": fmt.Sprintf("consumer-%d", n)})
+		d.call("POST", "/v1/transfers/"+read.Id+"/finish", adminToken, nil).Want(200)
+		checkpoints[n] = *read.Checkpoint
+	}
+	for n := 9; n >= 0; n-- { // the newest first, since each of the lost ones takes another's place
+		read := d.transfer(vm.Id, object{
+			"direction": "read", "consumer": fmt.Sprintf("consumer-%d", n), "since": checkpoints[n],
+		})
+		d.call("DELETE", "/v1/transfers/"+read.Id, adminToken, nil).Want(204)
+		if read.Changed != (n >= 2) {
+			t.Errorf("consumer %d: %v", n, read.Changed)
+		}
+	}
+}
+
 func TestATransferBelongsToItsTenant(t *testing.T) {
 	t.Parallel()
 	d := start(t, usualDocument)

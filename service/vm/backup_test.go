@@ -128,6 +128,23 @@ func TestARestoreBringsBackTheSettingsIfAsked(t *testing.T) {
 	}
 }
 
+func TestAVMThatIsMadeOfABackupHasTheNetworkPolicyOfThatTime(t *testing.T) {
+	t.Parallel()
+	m := start(t)
+	m.made("web", m.admin)
+	policy := object{"ingress": object{"default": "deny", "rules": []object{}}}
+	m.call("POST", "/api/vms/web/dataplane/policy", m.admin, policy).Want(200)
+	b := m.backup(m.admin, object{"vm_name": "web"})
+	m.call("POST", "/api/vms/web/dataplane/policy", m.admin, object{}).Want(200)
+	if failed := m.restored(m.admin, object{"backup_id": b.Id, "target_vm_name": "copy"}); failed != "" {
+		t.Fatal(failed)
+	}
+	got := m.call("GET", "/api/vms/copy/dataplane/effective", m.admin, nil).Want(200)
+	if e := contracttest.As[vmapi.EffectivePolicy](got); e.Policy == nil || e.Policy.Ingress.Default != "deny" {
+		t.Errorf("%s", got.Body)
+	}
+}
+
 func TestABackupBeginsAgainIfOtherWorkEndsIt(t *testing.T) {
 	t.Parallel()
 	m := start(t)
@@ -218,6 +235,13 @@ func TestAnotherTenantsBackupsDoNotExist(t *testing.T) {
 	m.call("POST", "/api/backups/verify", boss, nil).Want(403)
 	// The name of a deleted VM, used by another tenant, leads to nothing.
 	m.call("DELETE", "/api/vms/web", boss, nil).Want(204)
+	for _, name := range []string{"alice", "boss"} {
+		m.call("DELETE", "/api/users/"+name, m.admin, nil).Want(204)
+	}
+	if a := m.call("DELETE", "/api/tenants/acme", m.admin, nil).Want(409); !strings.Contains(a.Body, "1 backups") {
+		t.Error(a.Body)
+	}
+	alice = m.user("alice", "user", "acme")
 	m.made("web", bob)
 	m.call("POST", "/api/backups/restore", bob, object{"backup_id": b.Id}).Want(404)
 	m.call("PUT", "/api/tenants/acme", m.admin, object{"quota": object{"backup_bytes": 1000}}).Want(200)

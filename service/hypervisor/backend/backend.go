@@ -229,6 +229,8 @@ type Disks interface {
 	EndExport(ctx context.Context) error
 	// HasBitmap reports whether a bitmap exists and has tracked all changes.
 	HasBitmap(ctx context.Context, name string) (bool, error)
+	// Bitmaps returns the names of all bitmaps.
+	Bitmaps(ctx context.Context) ([]string, error)
 	// DropBitmaps removes all bitmaps whose names begin with prefix, except those to keep.
 	DropBitmaps(ctx context.Context, prefix string, keep ...string) error
 	// Resize grows the disk to size bytes.

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sort"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -44,6 +46,9 @@ const (
 	transferConnections = 4
 	// maxRanges is how many ranges a transfer reports. With more, neighbours become one.
 	maxRanges = 1 << 18
+	// maxConsumers is how many consumers have a checkpoint of a disk: each costs the guest memory and
+	// time. One more takes the place of the one that was not renewed for the longest time.
+	maxConsumers = 8
 	// minScratch is the least room for what a guest overwrites while its disk is read; otherwise, it
 	// is a quarter of the disk's size. In bytes.
 	minScratch = 1 << 30
@@ -108,8 +113,11 @@ var (
 	errSilent  = fault.New(fault.Conflict, "nobody has used it for %v", transferSilence)
 )
 
+// checkpointPrefix begins the names of the bitmaps of all consumers.
+const checkpointPrefix = "read-"
+
 // checkpointBitmap returns how the names of a consumer's bitmaps begin.
-func checkpointBitmap(consumer string) string { return "read-" + consumer + "-" }
+func checkpointBitmap(consumer string) string { return checkpointPrefix + consumer + "-" }
 
 // OpenTransfer opens a transfer of a VM's disk.
 func (w *Manager) OpenTransfer(ctx context.Context, id string, q TransferRequest) (Transfer, error) {
@@ -433,6 +441,9 @@ func (w *Manager) readable(
 				export.Since, keep = since, []string{since}
 			}
 		}
+		if err := makeRoom(ctx, d, prefix); err != nil {
+			return err
+		}
 		// Bitmaps of reads that were never finished are useless.
 		if err := d.DropBitmaps(ctx, prefix, keep...); err != nil {
 			return err
@@ -475,7 +486,8 @@ func (w *Manager) readable(
 		if export.Note != "" {
 			left = errors.Join(left, d.DropBitmaps(after, checkpointBitmap(q.Consumer), kept))
 		}
-		if left != nil && !errors.Is(err, errEnded) && !errors.Is(err, life.ErrDeleted) {
+		expected := errors.Is(err, errEnded) || errors.Is(err, life.ErrDeleted) || errors.Is(err, machine.ErrEnding)
+		if left != nil && !expected {
 			w.log.Warn("a transfer left something behind; the next use of the disk removes it",
 				"vm", r.ID, "error", left)
 		}
@@ -497,6 +509,27 @@ func (w *Manager) readable(
 			Action: "vm.transfer.finish", Target: r.ID, Tenant: r.Tenant, Message: r.Name + ": read",
 		})
 	})
+}
+
+// makeRoom removes the oldest checkpoints of other consumers than the one with a prefix, if there are too
+// many. They end with ids, which are in the order of their time.
+func makeRoom(ctx context.Context, d backend.Disks, prefix string) error {
+	names, err := d.Bitmaps(ctx)
+	if err != nil {
+		return err
+	}
+	others := slices.DeleteFunc(names, func(name string) bool {
+		return !strings.HasPrefix(name, checkpointPrefix) || strings.HasPrefix(name, prefix)
+	})
+	id := func(name string) string { return name[max(0, len(name)-len(record.NewID())):] }
+	slices.SortFunc(others, func(a, b string) int { return strings.Compare(id(a), id(b)) })
+	for len(others) >= maxConsumers {
+		if err := d.DropBitmaps(ctx, others[0]); err != nil {
+			return err
+		}
+		others = others[1:]
+	}
+	return nil
 }
 
 // scratch creates the file for what a guest overwrites.

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 
@@ -80,30 +81,62 @@ func (a *API) ListTransferRanges(
 	return out, nil
 }
 
-// piece is a response with bytes of a disk.
-type piece []byte
+// pieceBuffer is how much of a disk is in memory for a request, in bytes.
+const pieceBuffer = 512 << 10
+
+// piece is a response with bytes of a disk, of which the first are in the buffer.
+type piece struct {
+	ctx            context.Context
+	disk           *disk.Manager
+	transfer       string
+	offset, length int64
+	buffer         []byte
+}
 
 // VisitReadTransferResponse implements the contract's answer.
 func (p piece) VisitReadTransferResponse(w http.ResponseWriter) error {
 	w.Header().Set("Content-Type", "application/octet-stream")
-	setLength(w, int64(len(p)))
+	setLength(w, p.length)
 	w.WriteHeader(http.StatusOK)
-	_, err := w.Write(p)
-	return err
+	for done := int64(0); ; {
+		if _, err := w.Write(p.buffer); err != nil {
+			return err
+		}
+		if done += int64(len(p.buffer)); done == p.length {
+			return nil
+		}
+		p.buffer = p.buffer[:min(p.length-done, pieceBuffer)]
+		if err := p.disk.ReadTransfer(p.ctx, p.transfer, p.buffer, p.offset+done); err != nil {
+			panic(http.ErrAbortHandler) // so that a part does not look like the whole
+		}
+	}
 }
 
 // ReadTransfer sends bytes of a disk.
 func (a *API) ReadTransfer(
 	ctx context.Context, req hypervisorapi.ReadTransferRequestObject,
 ) (hypervisorapi.ReadTransferResponseObject, error) {
-	p := make(piece, req.Params.Length)
-	if err := a.disk.ReadTransfer(ctx, req.Transfer, p, req.Params.Offset); err != nil {
+	length := int64(req.Params.Length)
+	t, err := a.disk.Transfer(ctx, req.Transfer)
+	if err != nil {
+		return nil, err
+	}
+	if req.Params.Offset > t.Size-length {
+		return nil, fault.InvalidField("offset", "%d bytes at %d are outside of the disk, which has %d",
+			length, req.Params.Offset, t.Size)
+	}
+	p := piece{
+		ctx: ctx, disk: a.disk, transfer: req.Transfer, offset: req.Params.Offset, length: length,
+		buffer: make([]byte, min(length, pieceBuffer)),
+	}
+	if err := a.disk.ReadTransfer(ctx, req.Transfer, p.buffer, p.offset); err != nil {
 		return nil, err
 	}
 	return p, nil
 }
 
-// WriteTransfer writes bytes of a disk.
+// WriteTransfer writes bytes of a disk. If it fails in the middle, what was written does not matter:
+// the transfer is not finished.
 func (a *API) WriteTransfer(
 	ctx context.Context, req hypervisorapi.WriteTransferRequestObject,
 ) (hypervisorapi.WriteTransferResponseObject, error) {
@@ -115,12 +148,22 @@ func (a *API) WriteTransfer(
 	if !t.Write {
 		return nil, fault.New(fault.Conflict, "the transfer reads the disk").WithCode("transfer_reads")
 	}
-	p, err := io.ReadAll(io.LimitReader(req.Body, disk.MaxTransferPiece+1))
-	if err != nil {
-		return nil, err
+	buffer := make([]byte, pieceBuffer)
+	for done := int64(0); ; {
+		n, err := io.ReadFull(req.Body, buffer)
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil, err
+		}
+		if done+int64(n) == 0 || done+int64(n) > disk.MaxTransferPiece {
+			return nil, fault.InvalidField("body", "must have 1 to %d bytes", disk.MaxTransferPiece)
+		}
+		if n > 0 {
+			if err := a.disk.WriteTransfer(ctx, req.Transfer, buffer[:n], req.Params.Offset+done); err != nil {
+				return nil, err
+			}
+		}
+		if done += int64(n); err != nil {
+			return hypervisorapi.WriteTransfer204Response{}, nil // the end of the body
+		}
 	}
-	if len(p) == 0 || len(p) > disk.MaxTransferPiece {
-		return nil, fault.InvalidField("body", "must have 1 to %d bytes", disk.MaxTransferPiece)
-	}
-	return hypervisorapi.WriteTransfer204Response{}, a.disk.WriteTransfer(ctx, req.Transfer, p, req.Params.Offset)
 }

@@ -29,7 +29,7 @@
 //   - A backup lists all of its blocks: removing one never harms another.
 //   - An in-place restore either replaces the disk or changes nothing.
 //
-// It imports caller, driver, job, life, record, and repository with its stores.
+// It imports caller, driver, job, life, netpolicy, record, and repository with its stores.
 package backup
 
 import (
@@ -46,6 +46,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/vm/driver"
 	"github.com/mainstay-infra/mainstay/service/vm/job"
 	"github.com/mainstay-infra/mainstay/service/vm/life"
+	"github.com/mainstay-infra/mainstay/service/vm/netpolicy"
 	"github.com/mainstay-infra/mainstay/service/vm/record"
 	"github.com/mainstay-infra/mainstay/service/vm/repository"
 )
@@ -117,13 +118,19 @@ type settings struct {
 	About         string            `json:"description,omitempty"`
 	Autostart     bool              `json:"autostart,omitempty"`
 	Spec          record.Spec       `json:"spec"`
+	// NetworkPolicy is the VM's own, so that a VM that is made of the backup is not open to everybody.
+	NetworkPolicy *netpolicy.Policy `json:"network_policy,omitempty"`
 }
 
-func settingsOf(r *record.VM, b *record.Backup) (json.RawMessage, error) {
+func settingsOf(r *record.VM, own *record.VMPolicy, b *record.Backup) (json.RawMessage, error) {
+	var policy *netpolicy.Policy
+	if !own.UpdatedAt.IsZero() {
+		policy = &own.Document.V
+	}
 	return json.Marshal(settings{
 		Backup: b.ID, Policy: b.Policy, RetentionDays: b.RetentionDays, Description: b.Description,
 		Name: r.Name, CPUs: r.CPUs, Memory: r.Memory, Disk: r.Disk, Labels: r.Labels.V, Tags: r.Tags.V,
-		About: r.Description, Autostart: r.Autostart, Spec: r.Spec.V,
+		About: r.Description, Autostart: r.Autostart, Spec: r.Spec.V, NetworkPolicy: policy,
 	})
 }
 

@@ -201,7 +201,11 @@ func (m *Manager) attempt(ctx context.Context, b *record.Backup, progress func(f
 	if !disk.Changed {
 		kind, parent = record.BackupFull, nil
 	}
-	config, err := settingsOf(&r, b)
+	own, err := m.store.VMPolicy(ctx, r.ID)
+	if err != nil {
+		return err
+	}
+	config, err := settingsOf(&r, &own, b)
 	if err != nil {
 		return err
 	}

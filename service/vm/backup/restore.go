@@ -61,7 +61,15 @@ func (m *Manager) Restore(ctx context.Context, q RestoreRequest) (record.Job, er
 	if q.Target == "" {
 		err = m.store.BeginRestore(ctx, &b, q.Disks, begin)
 	} else {
-		_, err = m.store.Add(ctx, newVM(q.Target, &b, &s), "backup.restore", "restored from the backup "+b.ID, begin)
+		_, err = m.store.Add(ctx, newVM(q.Target, &b, &s), "backup.restore", "restored from the backup "+b.ID,
+			func(tx *db.Tx, r *record.VM) error {
+				if s.NetworkPolicy != nil {
+					if err := m.store.GiveVMPolicy(ctx, tx, r.ID, *s.NetworkPolicy); err != nil {
+						return err
+					}
+				}
+				return begin(tx, r)
+			})
 	}
 	if err != nil {
 		return j, err

@@ -123,7 +123,8 @@ func (s *Store) PutTenant(ctx context.Context, t Tenant) (out Tenant, err error)
 	return out, err
 }
 
-// DeleteTenant removes a tenant that has no VMs. users is called in the transaction, and fails if
+// DeleteTenant removes a tenant that has no VMs and no backups, which would be those of the next tenant
+// with this name. users is called in the transaction, and fails if
 // the tenant has users.
 func (s *Store) DeleteTenant(ctx context.Context, name string, users func(tx *db.Tx) error) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
@@ -134,8 +135,23 @@ func (s *Store) DeleteTenant(ctx context.Context, name string, users func(tx *db
 		if t.Used.VMs > 0 {
 			return fault.New(fault.Conflict, "tenant %s has %d VMs; delete them first", name, t.Used.VMs)
 		}
+		var backups int
+		if err := tx.Get(ctx, &backups, `SELECT COUNT(*) FROM backups WHERE tenant = ?
+			AND (repo_id <> '' OR status IN ('pending', 'running'))`, name); err != nil {
+			return err
+		}
+		if backups > 0 {
+			return fault.New(fault.Conflict, "tenant %s has %d backups; delete them first", name, backups)
+		}
 		if err := users(tx); err != nil {
 			return err
+		}
+		for _, statement := range []string{
+			"DELETE FROM backups WHERE tenant = ?", "DELETE FROM backup_policies WHERE tenant = ?",
+		} {
+			if _, err := tx.Exec(ctx, statement, name); err != nil {
+				return err
+			}
 		}
 		if _, err := tx.Exec(ctx, "DELETE FROM tenants WHERE name = ?", name); err != nil {
 			return err

@@ -104,6 +104,12 @@ func (s *Store) CopyVMPolicy(ctx context.Context, tx *db.Tx, from, to string) er
 	return putVMPolicy(ctx, tx, p)
 }
 
+// GiveVMPolicy gives a VM an own policy of an earlier time, in the transaction that adds it. In the place
+// of groups that do not exist any more, everything is denied.
+func (s *Store) GiveVMPolicy(ctx context.Context, tx *db.Tx, id string, p netpolicy.Policy) error {
+	return putVMPolicy(ctx, tx, VMPolicy{id, db.JSON[netpolicy.Policy]{V: p}, db.At(s.now())})
+}
+
 // NetworkView is all that decides about policies at one time, and what the daemon had of them before.
 type NetworkView struct {
 	VMs      []VM // of all tenants, without jobs

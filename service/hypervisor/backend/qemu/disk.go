@@ -351,6 +351,17 @@ func (i *Instance) HasBitmap(ctx context.Context, name string) (bool, error) {
 	), refusal(err, "the notes of what changed cannot be read")
 }
 
+// Bitmaps returns the names of the bitmaps of the system disk.
+func (i *Instance) Bitmaps(ctx context.Context) (names []string, err error) {
+	all, err := i.bitmaps(ctx)
+	for _, b := range all {
+		if b.Name != "" {
+			names = append(names, b.Name)
+		}
+	}
+	return names, refusal(err, "the notes of what changed cannot be read")
+}
+
 // DropBitmaps removes the bitmaps of the system disk whose names begin with prefix, except those to
 // keep.
 func (i *Instance) DropBitmaps(ctx context.Context, prefix string, keep ...string) error {
