@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
@@ -188,14 +189,28 @@ func TestATransferGivesWayAndEndsWithTheDaemon(t *testing.T) {
 	if open = d.transfer(vm.Id, read); !open.Changed {
 		t.Error("the checkpoint is lost")
 	}
-	d.ahead(3 * 60e9)
 	d.halt(vm.Id)
-	d.call("GET", "/v1/transfers/"+open.Id, adminToken, nil).Refused(409, "transfer_over", "")
+	d.over(open)
 
 	d.call("POST", path+"/start", adminToken, nil).Want(200)
 	open = d.transfer(vm.Id, read)
 	d.call("DELETE", path, adminToken, nil).Want(204)
-	d.call("GET", "/v1/transfers/"+open.Id, adminToken, nil).Refused(409, "transfer_over", "")
+	d.over(open)
+}
+
+// over waits until a transfer is over, which it is soon after its VM has ended.
+func (d *daemon) over(t hypervisorapi.Transfer) {
+	d.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		a := d.call("GET", "/v1/transfers/"+t.Id, adminToken, nil)
+		if a.Status == 409 {
+			a.Refused(409, "transfer_over", "")
+			return
+		}
+		if time.Now().After(end) {
+			d.Fatalf("the transfer is still open: %s", a.Body)
+		}
+	}
 }
 
 func TestATransferThatWritesReplacesTheDiskOnceItIsFinished(t *testing.T) {
@@ -217,6 +232,11 @@ func TestATransferThatWritesReplacesTheDiskOnceItIsFinished(t *testing.T) {
 	spec := object{"direction": "write", "size_bytes": len(want)}
 	open := d.transfer(vm.Id, spec)
 	write(open)
+	data := "/v1/transfers/" + open.Id + "/data"
+	d.call("PUT", data+fmt.Sprintf("?offset=%d", 64<<20-100), adminToken, want[:512]).Refused(400, "invalid", "offset")
+	d.call("PUT", data+"?offset=-1", adminToken, want[:512]).Refused(400, "invalid", "offset")
+	d.call("PUT", data+"?offset=0", adminToken, make([]byte, 8<<20+1)).Refused(400, "invalid", "body")
+	d.call("PUT", data+"?offset=0", adminToken, []byte{}).Refused(400, "invalid", "body")
 	d.call("DELETE", "/v1/transfers/"+open.Id, adminToken, nil).Want(204)
 	if got := d.content(vm.Id); len(got) != 1<<30 || bytes.ContainsFunc(got[:64<<20], func(r rune) bool { return r != 0 }) {
 		t.Error("an aborted transfer has changed the disk")
@@ -224,11 +244,6 @@ func TestATransferThatWritesReplacesTheDiskOnceItIsFinished(t *testing.T) {
 
 	open = d.transfer(vm.Id, spec)
 	write(open)
-	data := "/v1/transfers/" + open.Id + "/data"
-	d.call("PUT", data+fmt.Sprintf("?offset=%d", 64<<20-100), adminToken, want[:512]).Refused(400, "invalid", "offset")
-	d.call("PUT", data+"?offset=-1", adminToken, want[:512]).Refused(400, "invalid", "offset")
-	d.call("PUT", data+"?offset=0", adminToken, make([]byte, 8<<20+1)).Refused(400, "invalid", "body")
-	d.call("PUT", data+"?offset=0", adminToken, []byte{}).Refused(400, "invalid", "body")
 	d.call("POST", "/v1/transfers/"+open.Id+"/finish", adminToken, nil).Want(200)
 	if !bytes.Equal(d.content(vm.Id), want) {
 		t.Error("the disk is not what was written")
