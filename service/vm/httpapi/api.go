@@ -22,6 +22,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/vm/identity"
 	"github.com/mainstay-infra/mainstay/service/vm/job"
 	"github.com/mainstay-infra/mainstay/service/vm/life"
+	"github.com/mainstay-infra/mainstay/service/vm/notify"
 	"github.com/mainstay-infra/mainstay/service/vm/record"
 	"github.com/mainstay-infra/mainstay/service/vm/snapshot"
 )
@@ -47,6 +48,7 @@ type Config struct {
 	Snapshots *snapshot.Manager
 	Backups   *backup.Manager
 	Dataplane *dataplane.Dataplane
+	Notifier  *notify.Notifier
 }
 
 // API serves the contract's operations.
@@ -61,6 +63,7 @@ type API struct {
 	backups   *backup.Manager
 	identity  *identity.Service
 	dataplane *dataplane.Dataplane
+	notifier  *notify.Notifier
 }
 
 var _ vmapi.Server = (*API)(nil)
@@ -78,7 +81,7 @@ func New(cfg Config) (*API, error) {
 	a := &API{
 		cfg: cfg, store: cfg.Store, jobs: cfg.Jobs, driver: cfg.Driver, life: cfg.Life,
 		snapshots: cfg.Snapshots, backups: cfg.Backups,
-		identity: cfg.Identity, dataplane: cfg.Dataplane,
+		identity: cfg.Identity, dataplane: cfg.Dataplane, notifier: cfg.Notifier,
 	}
 	c, err := Contract()
 	if err != nil {

@@ -37,6 +37,9 @@ func (s *Store) Add(ctx context.Context, r VM, action, message string, begin fun
 		if err := s.note(ctx, tx, audit.Entry{Action: action, Target: r.ID, Tenant: r.Tenant, Message: r.Name}); err != nil {
 			return err
 		}
+		if err := s.tellWorld(ctx, tx, Happening{Type: VMCreated, VM: r}); err != nil {
+			return err
+		}
 		return begin(tx, r)
 	})
 	if err != nil {
