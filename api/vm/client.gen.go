@@ -236,6 +236,41 @@ func (c *Client) ProtectBackupWithBody(ctx context.Context, id string, contentTy
 	return c.Send(ctx, rest.To("POST", "/api/backups/{id}/protect").Path("id", id).Body(contentType, body), editors)
 }
 
+// ListComplianceProfiles The profiles that VMs can be checked against
+func (c *Client) ListComplianceProfiles(ctx context.Context, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/api/compliance/profiles"), editors)
+}
+
+// ListComplianceResults What scans have found, newest first: the last 50 of each VM
+func (c *Client) ListComplianceResults(ctx context.Context, params *ListComplianceResultsParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/api/compliance/results")
+	if params != nil {
+		out.Query("vm", params.Vm)
+		out.Query("tenant", params.Tenant)
+		out.Query("limit", params.Limit)
+		out.Query("cursor", params.Cursor)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// StartComplianceScan Begin to check a running VM and its guest
+func (c *Client) StartComplianceScan(ctx context.Context, vmName string, params *StartComplianceScanParams, body StartComplianceScanJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/api/compliance/scan/{vm_name}").Path("vm_name", vmName)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// StartComplianceScanWithBody Begin to check a running VM and its guest
+func (c *Client) StartComplianceScanWithBody(ctx context.Context, vmName string, params *StartComplianceScanParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/api/compliance/scan/{vm_name}").Path("vm_name", vmName)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
 // ListNetworkPolicies Network policies in Cilium's form by name: those of the caller's tenant, and those of every tenant
 func (c *Client) ListNetworkPolicies(ctx context.Context, params *ListNetworkPoliciesParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("GET", "/api/dataplane/cnp")

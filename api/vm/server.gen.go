@@ -93,6 +93,19 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 	mux.HandleFunc("POST "+base+"/api/backups/verify", rest.Serve(fail, func(in *rest.Input, q *VerifyBackupsRequestObject) {
 		q.Body = rest.JSON[VerifyBackupsJSONRequestBody](in, false)
 	}, s.VerifyBackups, VerifyBackupsResponseObject.VisitVerifyBackupsResponse))
+	mux.HandleFunc("GET "+base+"/api/compliance/profiles", rest.Serve(fail, func(_ *rest.Input, _ *ListComplianceProfilesRequestObject) {
+	}, s.ListComplianceProfiles, ListComplianceProfilesResponseObject.VisitListComplianceProfilesResponse))
+	mux.HandleFunc("GET "+base+"/api/compliance/results", rest.Serve(fail, func(in *rest.Input, q *ListComplianceResultsRequestObject) {
+		in.Query("vm", false, &q.Params.Vm)
+		in.Query("tenant", false, &q.Params.Tenant)
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListComplianceResults, ListComplianceResultsResponseObject.VisitListComplianceResultsResponse))
+	mux.HandleFunc("POST "+base+"/api/compliance/scan/{vm_name}", rest.Serve(fail, func(in *rest.Input, q *StartComplianceScanRequestObject) {
+		in.Path("vm_name", &q.VmName)
+		in.Query("tenant", false, &q.Params.Tenant)
+		q.Body = rest.JSON[StartComplianceScanJSONRequestBody](in, true)
+	}, s.StartComplianceScan, StartComplianceScanResponseObject.VisitStartComplianceScanResponse))
 	mux.HandleFunc("GET "+base+"/api/dataplane/cnp", rest.Serve(fail, func(in *rest.Input, q *ListNetworkPoliciesRequestObject) {
 		in.Query("limit", false, &q.Params.Limit)
 		in.Query("cursor", false, &q.Params.Cursor)
@@ -709,6 +722,62 @@ type ProtectBackup200JSONResponse Backup
 
 func (r ProtectBackup200JSONResponse) VisitProtectBackupResponse(w http.ResponseWriter) error {
 	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ListComplianceProfilesRequestObject is a request of ListComplianceProfiles.
+type ListComplianceProfilesRequestObject struct {
+}
+
+// ListComplianceProfilesResponseObject is an answer of ListComplianceProfiles.
+type ListComplianceProfilesResponseObject interface {
+	VisitListComplianceProfilesResponse(w http.ResponseWriter) error
+}
+
+type ListComplianceProfiles200JSONResponse []ComplianceProfile
+
+func (r ListComplianceProfiles200JSONResponse) VisitListComplianceProfilesResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ListComplianceResultsRequestObject is a request of ListComplianceResults.
+type ListComplianceResultsRequestObject struct {
+	Params ListComplianceResultsParams
+}
+
+// ListComplianceResultsResponseObject is an answer of ListComplianceResults.
+type ListComplianceResultsResponseObject interface {
+	VisitListComplianceResultsResponse(w http.ResponseWriter) error
+}
+
+type ListComplianceResults200ResponseHeaders struct {
+	Link *string
+}
+
+type ListComplianceResults200JSONResponse struct {
+	Body    []ComplianceResult
+	Headers ListComplianceResults200ResponseHeaders
+}
+
+func (r ListComplianceResults200JSONResponse) VisitListComplianceResultsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
+}
+
+// StartComplianceScanRequestObject is a request of StartComplianceScan.
+type StartComplianceScanRequestObject struct {
+	VmName string
+	Params StartComplianceScanParams
+	Body   *StartComplianceScanJSONRequestBody
+}
+
+// StartComplianceScanResponseObject is an answer of StartComplianceScan.
+type StartComplianceScanResponseObject interface {
+	VisitStartComplianceScanResponse(w http.ResponseWriter) error
+}
+
+type StartComplianceScan202JSONResponse ComplianceScan
+
+func (r StartComplianceScan202JSONResponse) VisitStartComplianceScanResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
 }
 
 // ListNetworkPoliciesRequestObject is a request of ListNetworkPolicies.
@@ -1818,6 +1887,15 @@ type Server interface {
 	// ProtectBackup Keep a backup from being removed until a time, also by admins; this cannot be taken back
 	// (POST /api/backups/{id}/protect)
 	ProtectBackup(context.Context, ProtectBackupRequestObject) (ProtectBackupResponseObject, error)
+	// ListComplianceProfiles The profiles that VMs can be checked against
+	// (GET /api/compliance/profiles)
+	ListComplianceProfiles(context.Context, ListComplianceProfilesRequestObject) (ListComplianceProfilesResponseObject, error)
+	// ListComplianceResults What scans have found, newest first: the last 50 of each VM
+	// (GET /api/compliance/results)
+	ListComplianceResults(context.Context, ListComplianceResultsRequestObject) (ListComplianceResultsResponseObject, error)
+	// StartComplianceScan Begin to check a running VM and its guest
+	// (POST /api/compliance/scan/{vm_name})
+	StartComplianceScan(context.Context, StartComplianceScanRequestObject) (StartComplianceScanResponseObject, error)
 	// ListNetworkPolicies Network policies in Cilium's form by name: those of the caller's tenant, and those of every tenant
 	// (GET /api/dataplane/cnp)
 	ListNetworkPolicies(context.Context, ListNetworkPoliciesRequestObject) (ListNetworkPoliciesResponseObject, error)

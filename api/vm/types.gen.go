@@ -172,6 +172,84 @@ func (e BackupType) Valid() bool {
 	}
 }
 
+// Defines values for ComplianceCheckScope.
+const (
+	ComplianceCheckScopeGuest ComplianceCheckScope = "guest"
+	ComplianceCheckScopeVm    ComplianceCheckScope = "vm"
+)
+
+// Valid indicates whether the value is a known member of the ComplianceCheckScope enum.
+func (e ComplianceCheckScope) Valid() bool {
+	switch e {
+	case ComplianceCheckScopeGuest:
+		return true
+	case ComplianceCheckScopeVm:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ComplianceCheckStatus.
+const (
+	ComplianceCheckStatusFailed  ComplianceCheckStatus = "failed"
+	ComplianceCheckStatusPassed  ComplianceCheckStatus = "passed"
+	ComplianceCheckStatusSkipped ComplianceCheckStatus = "skipped"
+)
+
+// Valid indicates whether the value is a known member of the ComplianceCheckStatus enum.
+func (e ComplianceCheckStatus) Valid() bool {
+	switch e {
+	case ComplianceCheckStatusFailed:
+		return true
+	case ComplianceCheckStatusPassed:
+		return true
+	case ComplianceCheckStatusSkipped:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ComplianceScanSpecProfileId.
+const (
+	ComplianceScanSpecProfileIdLevel1 ComplianceScanSpecProfileId = "level-1"
+	ComplianceScanSpecProfileIdLevel2 ComplianceScanSpecProfileId = "level-2"
+)
+
+// Valid indicates whether the value is a known member of the ComplianceScanSpecProfileId enum.
+func (e ComplianceScanSpecProfileId) Valid() bool {
+	switch e {
+	case ComplianceScanSpecProfileIdLevel1:
+		return true
+	case ComplianceScanSpecProfileIdLevel2:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ComplianceStatus.
+const (
+	ComplianceStatusCompleted ComplianceStatus = "completed"
+	ComplianceStatusFailed    ComplianceStatus = "failed"
+	ComplianceStatusRunning   ComplianceStatus = "running"
+)
+
+// Valid indicates whether the value is a known member of the ComplianceStatus enum.
+func (e ComplianceStatus) Valid() bool {
+	switch e {
+	case ComplianceStatusCompleted:
+		return true
+	case ComplianceStatusFailed:
+		return true
+	case ComplianceStatusRunning:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for DataplaneHealthStatus.
 const (
 	DataplaneHealthStatusDegraded DataplaneHealthStatus = "degraded"
@@ -1089,6 +1167,76 @@ type CloudInit struct {
 type Code struct {
 	Code string `json:"code"`
 }
+
+// ComplianceCheck defines model for ComplianceCheck.
+type ComplianceCheck struct {
+	// Evidence What was found, or why the check was skipped
+	Evidence string `json:"evidence"`
+	Id       string `json:"id"`
+	Remedy   string `json:"remedy"`
+
+	// Scope The configuration of the VM, or the guest as its agent tells
+	Scope  ComplianceCheckScope  `json:"scope"`
+	Status ComplianceCheckStatus `json:"status"`
+	Title  string                `json:"title"`
+}
+
+// ComplianceCheckScope The configuration of the VM, or the guest as its agent tells
+type ComplianceCheckScope string
+
+// ComplianceCheckStatus defines model for ComplianceCheck.Status.
+type ComplianceCheckStatus string
+
+// ComplianceProfile defines model for ComplianceProfile.
+type ComplianceProfile struct {
+	CheckCount  int    `json:"check_count"`
+	Description string `json:"description"`
+	Id          string `json:"id"`
+	Name        string `json:"name"`
+}
+
+// ComplianceResult defines model for ComplianceResult.
+type ComplianceResult struct {
+	Checks    []ComplianceCheck `json:"checks"`
+	Completed *time.Time        `json:"completed,omitempty"`
+
+	// Error Why the scan failed
+	Error     string `json:"error"`
+	Failed    int    `json:"failed"`
+	Passed    int    `json:"passed"`
+	ProfileId string `json:"profile_id"`
+	ScanId    string `json:"scan_id"`
+
+	// Score Percent that passed, of what passed or failed
+	Score   float32          `json:"score"`
+	Skipped int              `json:"skipped"`
+	Started time.Time        `json:"started"`
+	Status  ComplianceStatus `json:"status"`
+	Tenant  *string          `json:"tenant,omitempty"`
+	VmId    string           `json:"vm_id"`
+	VmName  string           `json:"vm_name"`
+}
+
+// ComplianceScan defines model for ComplianceScan.
+type ComplianceScan struct {
+	JobId     string           `json:"job_id"`
+	ProfileId string           `json:"profile_id"`
+	ScanId    string           `json:"scan_id"`
+	Started   time.Time        `json:"started"`
+	Status    ComplianceStatus `json:"status"`
+	VmName    string           `json:"vm_name"`
+}
+
+// ComplianceScanSpec defines model for ComplianceScanSpec.
+type ComplianceScanSpec struct {
+	ProfileId ComplianceScanSpecProfileId `json:"profile_id"`
+}
+
+// ComplianceScanSpecProfileId defines model for ComplianceScanSpec.ProfileId.
+type ComplianceScanSpecProfileId string
+
+// ComplianceStatus defines model for ComplianceStatus.
+type ComplianceStatus string
 
 // Credentials defines model for Credentials.
 type Credentials struct {
@@ -2158,6 +2306,27 @@ type ListBackupJobsParams struct {
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// ListComplianceResultsParams defines parameters for ListComplianceResults.
+type ListComplianceResultsParams struct {
+	// Vm Only those of VMs with this name
+	Vm *string `form:"vm,omitempty" json:"vm,omitempty"`
+
+	// Tenant The VM's tenant, for callers without one
+	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+
+	// Limit The most items of a page
+	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where the page begins, from the `Link` header
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// StartComplianceScanParams defines parameters for StartComplianceScan.
+type StartComplianceScanParams struct {
+	// Tenant The VM's tenant, for callers without one
+	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
 // ListNetworkPoliciesParams defines parameters for ListNetworkPolicies.
 type ListNetworkPoliciesParams struct {
 	// Limit The most items of a page
@@ -2493,6 +2662,9 @@ type VerifyBackupsJSONRequestBody = Nothing
 
 // ProtectBackupJSONRequestBody defines body for ProtectBackup for application/json ContentType.
 type ProtectBackupJSONRequestBody = BackupProtection
+
+// StartComplianceScanJSONRequestBody defines body for StartComplianceScan for application/json ContentType.
+type StartComplianceScanJSONRequestBody = ComplianceScanSpec
 
 // PutNetworkPolicyJSONRequestBody defines body for PutNetworkPolicy for application/json ContentType.
 type PutNetworkPolicyJSONRequestBody = CiliumNetworkPolicy

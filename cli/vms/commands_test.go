@@ -122,6 +122,9 @@ const (
 		`"source":{"address":"10.0.0.1","identity":2,"labels":[]},"destination":{"address":"10.0.0.2","port":22,"vm":"web","identity":256,"labels":["a=b"]}}`
 	hook = `{"id":"w1","url":"https://example.com/hook","delivery_type":"generic","events":["vm.failed"],"enabled":true,"description":"",` +
 		`"secret":"whsec_x","created":` + at + `,"updated":` + at + `}`
+	result = `{"scan_id":"c1","vm_id":"v1","vm_name":"web","profile_id":"level-1","status":"completed","passed":1,"failed":1,"skipped":0,` +
+		`"score":50,"started":` + at + `,"completed":` + at + `,"error":"","checks":[{"id":"vm-agent","title":"t","scope":"vm","status":"failed",` +
+		`"evidence":"e","remedy":"r"}]}`
 	delivery = `{"id":"d1","event":"vm.failed","status":"delivered","attempts":1,"replays":0,"created":` + at + `}`
 	count    = `{"packets":1,"bytes":2}`
 	both     = `{"allowed":` + count + `,"denied":` + count + `}`
@@ -161,8 +164,11 @@ var examples = map[string]string{
 	"GetDataplaneHealth": `{"status":"ok","vms":{"none":0,"pending":0,"applied":1,"failed":0,"unsupported":0},"problems":[],"identities":1,"groups":0,"policies":0}`,
 	"RefreshDNS":         `{"names":1,"vms":2}`,
 	"ListWebhooks":       "[" + hook + "]", "CreateWebhook": hook, "GetWebhook": hook, "UpdateWebhook": hook,
-	"TestWebhook":    `{"status":"delivered","http_status":204,"error":"","duration_ms":3}`,
-	"ListDeliveries": "[" + delivery + "]", "GetDelivery": delivery, "ReplayDelivery": delivery,
+	"TestWebhook":            `{"status":"delivered","http_status":204,"error":"","duration_ms":3}`,
+	"ListComplianceProfiles": `[{"id":"level-1","name":"Level 1","description":"","check_count":30}]`,
+	"StartComplianceScan":    `{"scan_id":"c1","vm_name":"web","profile_id":"level-1","status":"running","started":` + at + `,"job_id":"j1"}`,
+	"ListComplianceResults":  "[" + result + "]",
+	"ListDeliveries":         "[" + delivery + "]", "GetDelivery": delivery, "ReplayDelivery": delivery,
 	"VerifyAudit": `{"ok":true,"entries":1,"verified":1,"reason":"","genesis":"g","head_seq":1,"head_hash":"h","segments":[],"breaks":[],` +
 		`"checkpoints":{"count":1,"since":` + at + `,"newest_at":` + at + `,"newest_seq":1,"cut":0}}`,
 }
@@ -252,8 +258,13 @@ func commandLines(t *testing.T) map[string]string {
 		"audit list --action vm.create": "ListAudit",
 		"audit verify":                  "VerifyAudit",
 		"webhook create https://example.com/hook --event vm.failed --type generic --secret-file " + file + " --description d --tenant acme": "CreateWebhook",
-		"webhook list":    "ListWebhooks",
-		"webhook show w1": "GetWebhook",
+		"compliance profiles":                   "ListComplianceProfiles",
+		"compliance scan web --profile level-2": "StartComplianceScan GetJob ListComplianceResults",
+		"compliance scan web --no-wait":         "StartComplianceScan",
+		"compliance results --vm web":           "ListComplianceResults",
+		"compliance report web --failed":        "ListComplianceResults",
+		"webhook list":                          "ListWebhooks",
+		"webhook show w1":                       "GetWebhook",
 		"webhook set w1 --event vm.failed --url https://example.com/other": "UpdateWebhook",
 		"webhook enable w1":       "UpdateWebhook",
 		"webhook disable w1":      "UpdateWebhook",

@@ -8,6 +8,7 @@
 //
 //	httpapi/     translates the API contract to calls of rooms; credentials
 //	watch/       keeps what is stored like what the daemon tells
+//	compliance/  how VMs and guests are set up, checked against profiles
 //	dataplane/   network policies: what the daemon enforces, identities, flows
 //	life/        create, start, stop, pause, clone, delete
 //	snapshot/    snapshots and their tree

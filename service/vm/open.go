@@ -18,6 +18,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/service/vm/backup"
 	"github.com/mainstay-infra/mainstay/service/vm/caller"
+	"github.com/mainstay-infra/mainstay/service/vm/compliance"
 	"github.com/mainstay-infra/mainstay/service/vm/dataplane"
 	"github.com/mainstay-infra/mainstay/service/vm/httpapi"
 	"github.com/mainstay-infra/mainstay/service/vm/identity"
@@ -95,6 +96,9 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 		return err
 	}
 	s.cfg.BackupPassphrase, s.cfg.BackupSecretKey = "", ""
+	s.scanner = compliance.New(compliance.Config{
+		Store: s.store, Driver: s.driver, Jobs: s.jobs, Network: s.dataplane.Effective, Log: s.log, Now: s.now,
+	})
 	s.watch = watch.New(s.store, s.driver, s.log)
 	s.api, err = httpapi.New(httpapi.Config{
 		Log: s.log, Registry: deps.Registry, Tracer: deps.Tracer, Console: deps.Console, Now: s.now,
@@ -104,6 +108,7 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 		Backups:   s.backups,
 		Dataplane: s.dataplane,
 		Notifier:  s.notifier,
+		Scanner:   s.scanner,
 	})
 	return err
 }

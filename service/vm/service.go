@@ -21,6 +21,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/service/vm/backup"
+	"github.com/mainstay-infra/mainstay/service/vm/compliance"
 	"github.com/mainstay-infra/mainstay/service/vm/dataplane"
 	"github.com/mainstay-infra/mainstay/service/vm/driver"
 	"github.com/mainstay-infra/mainstay/service/vm/httpapi"
@@ -63,6 +64,7 @@ type Service struct {
 	watch     *watch.Watcher
 	dataplane *dataplane.Dataplane
 	notifier  *notify.Notifier
+	scanner   *compliance.Scanner
 	api       *httpapi.API
 	// renew seals stored secrets again with the current secret key.
 	renew func(ctx context.Context, tx *db.Tx, rotated bool) (unreadable int, err error)

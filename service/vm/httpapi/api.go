@@ -17,6 +17,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/vm/backup"
 	"github.com/mainstay-infra/mainstay/service/vm/caller"
+	"github.com/mainstay-infra/mainstay/service/vm/compliance"
 	"github.com/mainstay-infra/mainstay/service/vm/dataplane"
 	"github.com/mainstay-infra/mainstay/service/vm/driver"
 	"github.com/mainstay-infra/mainstay/service/vm/identity"
@@ -49,6 +50,7 @@ type Config struct {
 	Backups   *backup.Manager
 	Dataplane *dataplane.Dataplane
 	Notifier  *notify.Notifier
+	Scanner   *compliance.Scanner
 }
 
 // API serves the contract's operations.
@@ -64,6 +66,7 @@ type API struct {
 	identity  *identity.Service
 	dataplane *dataplane.Dataplane
 	notifier  *notify.Notifier
+	scanner   *compliance.Scanner
 }
 
 var _ vmapi.Server = (*API)(nil)
@@ -81,7 +84,7 @@ func New(cfg Config) (*API, error) {
 	a := &API{
 		cfg: cfg, store: cfg.Store, jobs: cfg.Jobs, driver: cfg.Driver, life: cfg.Life,
 		snapshots: cfg.Snapshots, backups: cfg.Backups,
-		identity: cfg.Identity, dataplane: cfg.Dataplane, notifier: cfg.Notifier,
+		identity: cfg.Identity, dataplane: cfg.Dataplane, notifier: cfg.Notifier, scanner: cfg.Scanner,
 	}
 	c, err := Contract()
 	if err != nil {

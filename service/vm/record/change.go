@@ -172,6 +172,9 @@ func (s *Store) Delete(ctx context.Context, id string, cancel func(tx *db.Tx, jo
 				return err
 			}
 		}
+		if _, err := tx.Exec(ctx, "DELETE FROM compliance_scans WHERE vm_id = ?", id); err != nil {
+			return err
+		}
 		return s.note(ctx, tx, audit.Entry{Action: "vm.delete", Target: id, Tenant: r.Tenant, Message: r.Name})
 	})
 }
