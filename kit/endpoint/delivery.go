@@ -3,6 +3,7 @@ package endpoint
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -100,14 +101,25 @@ type work struct {
 	Delivery string    `json:"delivery"`
 	Attempts int64     `json:"attempts"` // number of previous attempts
 	Since    time.Time `json:"since"`    // when the event was published, or last replayed
+	Held     int64     `json:"held"`     // how often the attempt was held back
 }
 
 // enqueue adds the job of the next attempt. Jobs are grouped by endpoint, so that a service can keep a
 // target that hangs from taking all workers (jobs.Config.PerGroup).
 func (e *Endpoints) enqueue(ctx context.Context, tx *db.Tx, d Delivery, since, at time.Time) error {
-	_, err := e.cfg.Jobs.Enqueue(
-		ctx, tx, jobKind, work{d.ID, d.Attempts, since}, jobs.Options{RunAt: at, Group: d.EndpointID})
+	w := work{Delivery: d.ID, Attempts: d.Attempts, Since: since}
+	_, err := e.cfg.Jobs.Enqueue(ctx, tx, jobKind, w, jobs.Options{RunAt: at, Group: d.EndpointID})
 	return err
+}
+
+// hold adds the job of an attempt again, once for each time that it is held back.
+func (e *Endpoints) hold(ctx context.Context, d Delivery, w work, at time.Time) error {
+	w.Held++
+	key := fmt.Sprintf("%s/%d/%d/%d", d.ID, d.Attempts, d.Replays, w.Held)
+	return e.cfg.DB.Update(ctx, func(tx *db.Tx) error {
+		_, err := e.cfg.Jobs.Enqueue(ctx, tx, jobKind, w, jobs.Options{RunAt: at, Group: d.EndpointID, UniqueKey: key})
+		return err
+	})
 }
 
 // deliver makes one attempt. The attempt is repeated if the process dies before the outcome is
@@ -142,8 +154,7 @@ func (e *Endpoints) deliver(ctx context.Context, _ *jobs.Job, w work) error {
 			result.Err = errHeld
 		case !ok:
 			// Later, and not all at once.
-			again := at.Add(wait + time.Duration(e.cfg.Rand()*float64(wait)))
-			return e.cfg.DB.Update(ctx, func(tx *db.Tx) error { return e.enqueue(ctx, tx, d, w.Since, again) })
+			return e.hold(ctx, d, w, at.Add(wait+time.Duration(e.cfg.Rand()*float64(wait))))
 		default:
 			if result = e.send(ctx, &p, d, at); ctx.Err() != nil {
 				return ctx.Err() // this process is stopping; that is not the target's failure
