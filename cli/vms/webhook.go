@@ -119,8 +119,9 @@ func (s commands) webhookList() *cobra.Command {
 }
 
 func (s commands) webhookShow() *cobra.Command {
-	return s.Object(verb.Verb{Use: "show WEBHOOK", Short: "Show one webhook", Example: "  mainstay vms webhook show WEBHOOK"},
-		func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetWebhook(ctx, c.Args[0]) })
+	return s.Object(verb.Verb{
+		Use: "show WEBHOOK", Short: "Show one webhook", Example: "  mainstay vms webhook show WEBHOOK",
+	}, func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetWebhook(ctx, c.Args[0]) })
 }
 
 func (s commands) webhookSet() *cobra.Command {

@@ -25,7 +25,7 @@ var (
 	sockets   = &source{codes: []int{1}, argv: []string{"cat", "/proc/net/tcp", "/proc/net/tcp6"}}
 
 	timeDaemons  = &source{codes: []int{1}, argv: []string{"pidof", "chronyd", "ntpd", "systemd-timesyncd", "openntpd"}}
-	logDaemons   = &source{codes: []int{1}, argv: []string{"pidof", "systemd-journald", "rsyslogd", "syslog-ng", "syslogd"}}
+	logDaemons   = &source{codes: []int{1}, argv: []string{"pidof", "systemd-journald", "rsyslogd", "syslogd"}}
 	auditDaemons = &source{codes: []int{1}, argv: []string{"pidof", "auditd"}}
 	firewall     = &source{argv: []string{"nft", "list", "ruleset"}}
 	confinement  = &source{codes: []int{1, 2}, argv: []string{

@@ -91,7 +91,9 @@ func (s *Store) Scan(ctx context.Context, id string) (scan Scan, err error) {
 
 // Scans lists scans in the caller's scope, newest first, starting before an id. With vm, only those of
 // VMs that had this name; with tenant, only those of its VMs.
-func (s *Store) Scans(ctx context.Context, vm string, tenant *string, before string, limit int) (all []Scan, err error) {
+func (s *Store) Scans(
+	ctx context.Context, vm string, tenant *string, before string, limit int,
+) (all []Scan, err error) {
 	scope := caller.From(ctx).Scope()
 	if vm != "" {
 		scope = scope.And("vm_name = ?", vm)
