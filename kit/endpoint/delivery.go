@@ -280,7 +280,9 @@ func (e *Endpoints) Probe(ctx context.Context, in Input) (Attempt, error) {
 }
 
 // Ok reports whether the target accepted the request.
-func (a *Attempt) Ok() bool { return a.Status >= http.StatusOK && a.Status < http.StatusMultipleChoices }
+func (a *Attempt) Ok() bool {
+	return a.Status >= http.StatusOK && a.Status < http.StatusMultipleChoices
+}
 
 func attemptOf(d Delivery, number int64, at time.Time, result webhook.Result) Attempt {
 	return Attempt{
