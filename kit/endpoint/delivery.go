@@ -26,6 +26,8 @@ const (
 	jobKind = "webhook.deliver"
 	// maxTries is the number of attempts before a delivery fails, after about eight hours.
 	maxTries = 12
+	// maxRuns is how often the job of an attempt runs if processes die before they store its outcome.
+	maxRuns = 1000
 )
 
 // schedule defines the delays between attempts.
@@ -66,7 +68,8 @@ var escapeSlack = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Re
 func (e *Endpoints) Publish(ctx context.Context, tx *db.Tx, orgID string, ev Event) (int, error) {
 	var endpoints []Endpoint
 	if err := tx.Select(
-		ctx, &endpoints, "SELECT * FROM webhook_endpoints WHERE enabled AND org_id IN ('', ?) ORDER BY id", orgID,
+		ctx, &endpoints,
+		"SELECT * FROM webhook_endpoints WHERE enabled AND org_id IN ('', ?) ORDER BY id"+tx.ForShare(), orgID,
 	); err != nil {
 		return 0, err
 	}
@@ -109,7 +112,7 @@ type work struct {
 // target that hangs from taking all workers (jobs.Config.PerGroup).
 func (e *Endpoints) enqueue(ctx context.Context, tx *db.Tx, d Delivery, since, at time.Time) error {
 	w := work{Delivery: d.ID, Attempts: d.Attempts, Since: since}
-	_, err := e.cfg.Jobs.Enqueue(ctx, tx, jobKind, w, jobs.Options{RunAt: at, Group: d.EndpointID})
+	_, err := e.cfg.Jobs.Enqueue(ctx, tx, jobKind, w, jobs.Options{RunAt: at, Group: d.EndpointID, MaxAttempts: maxRuns})
 	return err
 }
 
@@ -118,7 +121,9 @@ func (e *Endpoints) hold(ctx context.Context, d Delivery, w work, at time.Time) 
 	w.Held++
 	key := fmt.Sprintf("%s/%d/%d/%d", d.ID, d.Attempts, d.Replays, w.Held)
 	return e.cfg.DB.Update(ctx, func(tx *db.Tx) error {
-		_, err := e.cfg.Jobs.Enqueue(ctx, tx, jobKind, w, jobs.Options{RunAt: at, Group: d.EndpointID, UniqueKey: key})
+		_, err := e.cfg.Jobs.Enqueue(ctx, tx, jobKind, w, jobs.Options{
+			RunAt: at, Group: d.EndpointID, UniqueKey: key, MaxAttempts: maxRuns,
+		})
 		return err
 	})
 }
@@ -257,11 +262,16 @@ func (e *Endpoints) Test(ctx context.Context, scope db.Scope, id string) (Delive
 	return d, attempt, err
 }
 
+// CheckProbe returns the fault of a target that Probe would refuse.
+func (e *Endpoints) CheckProbe(in Input) error {
+	in.Events = []string{TestEvent}
+	return e.check(in)
+}
+
 // Probe sends the test event once to a target that is not stored, and stores nothing. Without a
 // Secret, the request is not signed.
 func (e *Endpoints) Probe(ctx context.Context, in Input) (Attempt, error) {
-	in.Events = []string{TestEvent}
-	if err := e.check(in); err != nil {
+	if err := e.CheckProbe(in); err != nil {
 		return Attempt{}, err
 	}
 	at := e.cfg.Now()

@@ -210,6 +210,9 @@ func (n *Notifier) Test(ctx context.Context, id string) (endpoint.Attempt, error
 
 // Probe sends a test event to a target that is not stored.
 func (n *Notifier) Probe(ctx context.Context, in endpoint.Input) (endpoint.Attempt, error) {
+	if err := n.endpoints.CheckProbe(in); err != nil {
+		return endpoint.Attempt{}, err
+	}
 	p := endpoint.Endpoint{Format: in.Format}
 	if err := n.store.Note(ctx, entry("webhook.test", &p)); err != nil {
 		return endpoint.Attempt{}, err

@@ -34,10 +34,10 @@ func (s *Store) Add(ctx context.Context, r VM, action, message string, begin fun
 		if err := setTags(ctx, tx, r.ID, r.Tags.V); err != nil {
 			return err
 		}
-		if err := s.note(ctx, tx, audit.Entry{Action: action, Target: r.ID, Tenant: r.Tenant, Message: r.Name}); err != nil {
+		if err := s.tellWorld(ctx, tx, Happening{Type: VMCreated, VM: r}); err != nil {
 			return err
 		}
-		if err := s.tellWorld(ctx, tx, Happening{Type: VMCreated, VM: r}); err != nil {
+		if err := s.note(ctx, tx, audit.Entry{Action: action, Target: r.ID, Tenant: r.Tenant, Message: r.Name}); err != nil {
 			return err
 		}
 		return begin(tx, r)

@@ -50,7 +50,8 @@ func (s *Store) OnHappening(f func(ctx context.Context, tx *db.Tx, h Happening) 
 	s.happened = f
 }
 
-// tellWorld passes a happening on; an empty type means that nothing has happened.
+// tellWorld passes a happening on; an empty type means that nothing has happened. It comes before the
+// audit entry, which is written last everywhere: changes of webhooks lock in the same order.
 func (s *Store) tellWorld(ctx context.Context, tx *db.Tx, h Happening) error {
 	if s.happened == nil || h.Type == "" {
 		return nil
