@@ -322,6 +322,7 @@ func (e *Endpoints) Replay(ctx context.Context, tx *db.Tx, scope db.Scope, id st
 	if n == 0 {
 		return d, fault.New(fault.Conflict, "delivery %s is under way already", id)
 	}
+	e.breakers.forget(d.EndpointID) // somebody believes that the target is well
 	d.State, d.Replays, d.Tries, d.FinishedAt = Pending, d.Replays+1, 0, db.Time{}
 	return d, e.enqueue(ctx, tx, d, e.cfg.Now(), time.Time{})
 }

@@ -248,6 +248,7 @@ func TestATargetIsTriedAgainLaterAndNotForEver(t *testing.T) {
 			attempts[0].Problem != "the target answered 503: no thanks" {
 			p.Errorf("%+v, %+v, %v", d, attempts, err)
 		}
+		p.now = p.now.Add(time.Hour) // the target is not spared any more
 		p.answer(429, http.Header{"Retry-After": {"1800"}})
 		p.publish("a", "vm.started")
 		p.work()

@@ -213,7 +213,7 @@ func TestAFailureIsToldWithItsReasonAndWithoutPathsOfHosts(t *testing.T) {
 	m.made("db", m.admin)
 	m.daemon.Fail(func(c drivertest.Call) *drivertest.Fault {
 		if c.Operation == "CreateTransfer" {
-			return &drivertest.Fault{Status: 500}
+			return &drivertest.Fault{Status: 409}
 		}
 		return nil
 	})

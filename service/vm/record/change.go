@@ -329,7 +329,7 @@ func (s *Store) Unreached(ctx context.Context, id string) error {
 
 // observe changes a VM if f says so. It does nothing if the VM was deleted meanwhile.
 func (s *Store) observe(ctx context.Context, id string, f func(r *VM) (message string, changed bool)) error {
-	ctx = caller.ByItself(ctx)
+	ctx = caller.Acting(ctx, caller.From(ctx).Person()) // the person who caused it stays in the event
 	r, err := s.VM(ctx, id)
 	if err == nil {
 		if _, changed := f(&r); !changed {
