@@ -191,6 +191,8 @@ func TestTheConfigurationOfAVMIsJudged(t *testing.T) {
 	m.call("POST", "/api/vms/db/dataplane/policy", m.admin, object{
 		"ingress": object{"default": "deny", "rules": []object{{"protocol": "tcp", "ports": []object{{"port": 22}}, "cidr": "0.0.0.0/0"}}},
 	}).Want(200)
+	m.call("POST", "/api/vms/db/start", m.admin, nil).Want(202)
+	m.settled("db", m.admin)
 	_, db := m.scanned("db", "level-2", m.admin)
 	if db["vm-network-state"].Status != "passed" || db["vm-ingress-deny"].Status != "passed" || db["vm-egress-deny"].Status != "failed" ||
 		db["vm-no-open-management"].Status != "failed" || !strings.Contains(db["vm-no-open-management"].Evidence, "vm/ingress/0") {
