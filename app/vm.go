@@ -112,6 +112,9 @@ func devVMConfig(mode devMode) (vm.Config, error) {
 	if cfg.AdminUsername == "" {
 		cfg.AdminUsername, cfg.AdminPassword = mode.credentials["username"], mode.credentials["password"]
 	}
+	if !mode.isSet("VM_ALLOW_PRIVATE_TARGETS") {
+		cfg.AllowPrivateTargets = true // first experiments usually have webhooks to programs on this machine
+	}
 	cfg.HypervisorToken = cmp.Or(cfg.HypervisorToken, mode.others["hypervisor"]["token"])
 	return cfg, nil
 }

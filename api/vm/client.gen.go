@@ -236,6 +236,41 @@ func (c *Client) ProtectBackupWithBody(ctx context.Context, id string, contentTy
 	return c.Send(ctx, rest.To("POST", "/api/backups/{id}/protect").Path("id", id).Body(contentType, body), editors)
 }
 
+// ListComplianceProfiles The profiles that VMs can be checked against
+func (c *Client) ListComplianceProfiles(ctx context.Context, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/api/compliance/profiles"), editors)
+}
+
+// ListComplianceResults What scans have found, newest first: the last 50 of each VM
+func (c *Client) ListComplianceResults(ctx context.Context, params *ListComplianceResultsParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/api/compliance/results")
+	if params != nil {
+		out.Query("vm", params.Vm)
+		out.Query("tenant", params.Tenant)
+		out.Query("limit", params.Limit)
+		out.Query("cursor", params.Cursor)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// StartComplianceScan Begin to check a running VM and its guest
+func (c *Client) StartComplianceScan(ctx context.Context, vmName string, params *StartComplianceScanParams, body StartComplianceScanJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/api/compliance/scan/{vm_name}").Path("vm_name", vmName)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// StartComplianceScanWithBody Begin to check a running VM and its guest
+func (c *Client) StartComplianceScanWithBody(ctx context.Context, vmName string, params *StartComplianceScanParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/api/compliance/scan/{vm_name}").Path("vm_name", vmName)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
 // ListNetworkPolicies Network policies in Cilium's form by name: those of the caller's tenant, and those of every tenant
 func (c *Client) ListNetworkPolicies(ctx context.Context, params *ListNetworkPoliciesParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("GET", "/api/dataplane/cnp")
@@ -788,6 +823,81 @@ func (c *Client) StopVMWithBody(ctx context.Context, name VMName, params *StopVM
 		out.Query("tenant", params.Tenant)
 	}
 	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// ListWebhooks The webhooks, oldest first
+func (c *Client) ListWebhooks(ctx context.Context, params *ListWebhooksParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/api/webhooks")
+	if params != nil {
+		out.Query("limit", params.Limit)
+		out.Query("cursor", params.Cursor)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// CreateWebhook Have events of VMs and backups sent to a URL
+func (c *Client) CreateWebhook(ctx context.Context, body CreateWebhookJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/webhooks").JSON("application/json", body), editors)
+}
+
+// CreateWebhookWithBody Have events of VMs and backups sent to a URL
+func (c *Client) CreateWebhookWithBody(ctx context.Context, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/webhooks").Body(contentType, body), editors)
+}
+
+// TestWebhook Send a test event now, to a webhook or to a URL
+func (c *Client) TestWebhook(ctx context.Context, body TestWebhookJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/webhooks/test").JSON("application/json", body), editors)
+}
+
+// TestWebhookWithBody Send a test event now, to a webhook or to a URL
+func (c *Client) TestWebhookWithBody(ctx context.Context, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/webhooks/test").Body(contentType, body), editors)
+}
+
+// DeleteWebhook Remove a webhook with its deliveries
+func (c *Client) DeleteWebhook(ctx context.Context, id WebhookID, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("DELETE", "/api/webhooks/{id}").Path("id", id), editors)
+}
+
+// GetWebhook One webhook
+func (c *Client) GetWebhook(ctx context.Context, id WebhookID, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/api/webhooks/{id}").Path("id", id), editors)
+}
+
+// UpdateWebhook Enable or disable a webhook, or change what it is
+func (c *Client) UpdateWebhook(ctx context.Context, id WebhookID, body UpdateWebhookJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("PATCH", "/api/webhooks/{id}").Path("id", id).JSON("application/json", body), editors)
+}
+
+// UpdateWebhookWithBody Enable or disable a webhook, or change what it is
+func (c *Client) UpdateWebhookWithBody(ctx context.Context, id WebhookID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("PATCH", "/api/webhooks/{id}").Path("id", id).Body(contentType, body), editors)
+}
+
+// ListDeliveries What was sent to a webhook, and what waits, newest first: seven days, and about the newest 1,000
+func (c *Client) ListDeliveries(ctx context.Context, id WebhookID, params *ListDeliveriesParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/api/webhooks/{id}/deliveries").Path("id", id)
+	if params != nil {
+		out.Query("limit", params.Limit)
+		out.Query("cursor", params.Cursor)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// GetDelivery One delivery, with its body and its attempts
+func (c *Client) GetDelivery(ctx context.Context, id WebhookID, delivery DeliveryID, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/api/webhooks/{id}/deliveries/{delivery}").Path("id", id).Path("delivery", delivery), editors)
+}
+
+// ReplayDelivery Deliver an event again
+func (c *Client) ReplayDelivery(ctx context.Context, id WebhookID, delivery DeliveryID, body ReplayDeliveryJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/webhooks/{id}/deliveries/{delivery}/replay").Path("id", id).Path("delivery", delivery).JSON("application/json", body), editors)
+}
+
+// ReplayDeliveryWithBody Deliver an event again
+func (c *Client) ReplayDeliveryWithBody(ctx context.Context, id WebhookID, delivery DeliveryID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/webhooks/{id}/deliveries/{delivery}/replay").Path("id", id).Path("delivery", delivery).Body(contentType, body), editors)
 }
 
 // GetHealth The process runs

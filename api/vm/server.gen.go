@@ -93,6 +93,19 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 	mux.HandleFunc("POST "+base+"/api/backups/verify", rest.Serve(fail, func(in *rest.Input, q *VerifyBackupsRequestObject) {
 		q.Body = rest.JSON[VerifyBackupsJSONRequestBody](in, false)
 	}, s.VerifyBackups, VerifyBackupsResponseObject.VisitVerifyBackupsResponse))
+	mux.HandleFunc("GET "+base+"/api/compliance/profiles", rest.Serve(fail, func(_ *rest.Input, _ *ListComplianceProfilesRequestObject) {
+	}, s.ListComplianceProfiles, ListComplianceProfilesResponseObject.VisitListComplianceProfilesResponse))
+	mux.HandleFunc("GET "+base+"/api/compliance/results", rest.Serve(fail, func(in *rest.Input, q *ListComplianceResultsRequestObject) {
+		in.Query("vm", false, &q.Params.Vm)
+		in.Query("tenant", false, &q.Params.Tenant)
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListComplianceResults, ListComplianceResultsResponseObject.VisitListComplianceResultsResponse))
+	mux.HandleFunc("POST "+base+"/api/compliance/scan/{vm_name}", rest.Serve(fail, func(in *rest.Input, q *StartComplianceScanRequestObject) {
+		in.Path("vm_name", &q.VmName)
+		in.Query("tenant", false, &q.Params.Tenant)
+		q.Body = rest.JSON[StartComplianceScanJSONRequestBody](in, true)
+	}, s.StartComplianceScan, StartComplianceScanResponseObject.VisitStartComplianceScanResponse))
 	mux.HandleFunc("GET "+base+"/api/dataplane/cnp", rest.Serve(fail, func(in *rest.Input, q *ListNetworkPoliciesRequestObject) {
 		in.Query("limit", false, &q.Params.Limit)
 		in.Query("cursor", false, &q.Params.Cursor)
@@ -298,6 +311,40 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Query("tenant", false, &q.Params.Tenant)
 		q.Body = rest.JSON[StopVMJSONRequestBody](in, false)
 	}, s.StopVM, StopVMResponseObject.VisitStopVMResponse))
+	mux.HandleFunc("GET "+base+"/api/webhooks", rest.Serve(fail, func(in *rest.Input, q *ListWebhooksRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListWebhooks, ListWebhooksResponseObject.VisitListWebhooksResponse))
+	mux.HandleFunc("POST "+base+"/api/webhooks", rest.Serve(fail, func(in *rest.Input, q *CreateWebhookRequestObject) {
+		q.Body = rest.JSON[CreateWebhookJSONRequestBody](in, true)
+	}, s.CreateWebhook, CreateWebhookResponseObject.VisitCreateWebhookResponse))
+	mux.HandleFunc("DELETE "+base+"/api/webhooks/{id}", rest.Serve(fail, func(in *rest.Input, q *DeleteWebhookRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.DeleteWebhook, DeleteWebhookResponseObject.VisitDeleteWebhookResponse))
+	mux.HandleFunc("GET "+base+"/api/webhooks/{id}", rest.Serve(fail, func(in *rest.Input, q *GetWebhookRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.GetWebhook, GetWebhookResponseObject.VisitGetWebhookResponse))
+	mux.HandleFunc("PATCH "+base+"/api/webhooks/{id}", rest.Serve(fail, func(in *rest.Input, q *UpdateWebhookRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[UpdateWebhookJSONRequestBody](in, true)
+	}, s.UpdateWebhook, UpdateWebhookResponseObject.VisitUpdateWebhookResponse))
+	mux.HandleFunc("GET "+base+"/api/webhooks/{id}/deliveries", rest.Serve(fail, func(in *rest.Input, q *ListDeliveriesRequestObject) {
+		in.Path("id", &q.Id)
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListDeliveries, ListDeliveriesResponseObject.VisitListDeliveriesResponse))
+	mux.HandleFunc("GET "+base+"/api/webhooks/{id}/deliveries/{delivery}", rest.Serve(fail, func(in *rest.Input, q *GetDeliveryRequestObject) {
+		in.Path("id", &q.Id)
+		in.Path("delivery", &q.Delivery)
+	}, s.GetDelivery, GetDeliveryResponseObject.VisitGetDeliveryResponse))
+	mux.HandleFunc("POST "+base+"/api/webhooks/{id}/deliveries/{delivery}/replay", rest.Serve(fail, func(in *rest.Input, q *ReplayDeliveryRequestObject) {
+		in.Path("id", &q.Id)
+		in.Path("delivery", &q.Delivery)
+		q.Body = rest.JSON[ReplayDeliveryJSONRequestBody](in, false)
+	}, s.ReplayDelivery, ReplayDeliveryResponseObject.VisitReplayDeliveryResponse))
+	mux.HandleFunc("POST "+base+"/api/webhooks/test", rest.Serve(fail, func(in *rest.Input, q *TestWebhookRequestObject) {
+		q.Body = rest.JSON[TestWebhookJSONRequestBody](in, true)
+	}, s.TestWebhook, TestWebhookResponseObject.VisitTestWebhookResponse))
 	mux.HandleFunc("GET "+base+"/health", rest.Serve(fail, func(_ *rest.Input, _ *GetHealthRequestObject) {
 	}, s.GetHealth, GetHealthResponseObject.VisitGetHealthResponse))
 }
@@ -675,6 +722,62 @@ type ProtectBackup200JSONResponse Backup
 
 func (r ProtectBackup200JSONResponse) VisitProtectBackupResponse(w http.ResponseWriter) error {
 	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ListComplianceProfilesRequestObject is a request of ListComplianceProfiles.
+type ListComplianceProfilesRequestObject struct {
+}
+
+// ListComplianceProfilesResponseObject is an answer of ListComplianceProfiles.
+type ListComplianceProfilesResponseObject interface {
+	VisitListComplianceProfilesResponse(w http.ResponseWriter) error
+}
+
+type ListComplianceProfiles200JSONResponse []ComplianceProfile
+
+func (r ListComplianceProfiles200JSONResponse) VisitListComplianceProfilesResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ListComplianceResultsRequestObject is a request of ListComplianceResults.
+type ListComplianceResultsRequestObject struct {
+	Params ListComplianceResultsParams
+}
+
+// ListComplianceResultsResponseObject is an answer of ListComplianceResults.
+type ListComplianceResultsResponseObject interface {
+	VisitListComplianceResultsResponse(w http.ResponseWriter) error
+}
+
+type ListComplianceResults200ResponseHeaders struct {
+	Link *string
+}
+
+type ListComplianceResults200JSONResponse struct {
+	Body    []ComplianceResult
+	Headers ListComplianceResults200ResponseHeaders
+}
+
+func (r ListComplianceResults200JSONResponse) VisitListComplianceResultsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
+}
+
+// StartComplianceScanRequestObject is a request of StartComplianceScan.
+type StartComplianceScanRequestObject struct {
+	VmName string
+	Params StartComplianceScanParams
+	Body   *StartComplianceScanJSONRequestBody
+}
+
+// StartComplianceScanResponseObject is an answer of StartComplianceScan.
+type StartComplianceScanResponseObject interface {
+	VisitStartComplianceScanResponse(w http.ResponseWriter) error
+}
+
+type StartComplianceScan202JSONResponse ComplianceScan
+
+func (r StartComplianceScan202JSONResponse) VisitStartComplianceScanResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
 }
 
 // ListNetworkPoliciesRequestObject is a request of ListNetworkPolicies.
@@ -1536,6 +1639,170 @@ func (r StopVM200JSONResponse) VisitStopVMResponse(w http.ResponseWriter) error 
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
+// ListWebhooksRequestObject is a request of ListWebhooks.
+type ListWebhooksRequestObject struct {
+	Params ListWebhooksParams
+}
+
+// ListWebhooksResponseObject is an answer of ListWebhooks.
+type ListWebhooksResponseObject interface {
+	VisitListWebhooksResponse(w http.ResponseWriter) error
+}
+
+type ListWebhooks200ResponseHeaders struct {
+	Link *string
+}
+
+type ListWebhooks200JSONResponse struct {
+	Body    []Webhook
+	Headers ListWebhooks200ResponseHeaders
+}
+
+func (r ListWebhooks200JSONResponse) VisitListWebhooksResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
+}
+
+// CreateWebhookRequestObject is a request of CreateWebhook.
+type CreateWebhookRequestObject struct {
+	Body *CreateWebhookJSONRequestBody
+}
+
+// CreateWebhookResponseObject is an answer of CreateWebhook.
+type CreateWebhookResponseObject interface {
+	VisitCreateWebhookResponse(w http.ResponseWriter) error
+}
+
+type CreateWebhook201JSONResponse Webhook
+
+func (r CreateWebhook201JSONResponse) VisitCreateWebhookResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 201, "application/json", r)
+}
+
+// TestWebhookRequestObject is a request of TestWebhook.
+type TestWebhookRequestObject struct {
+	Body *TestWebhookJSONRequestBody
+}
+
+// TestWebhookResponseObject is an answer of TestWebhook.
+type TestWebhookResponseObject interface {
+	VisitTestWebhookResponse(w http.ResponseWriter) error
+}
+
+type TestWebhook200JSONResponse WebhookTested
+
+func (r TestWebhook200JSONResponse) VisitTestWebhookResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// DeleteWebhookRequestObject is a request of DeleteWebhook.
+type DeleteWebhookRequestObject struct {
+	Id WebhookID
+}
+
+// DeleteWebhookResponseObject is an answer of DeleteWebhook.
+type DeleteWebhookResponseObject interface {
+	VisitDeleteWebhookResponse(w http.ResponseWriter) error
+}
+
+type DeleteWebhook204Response struct {
+}
+
+func (r DeleteWebhook204Response) VisitDeleteWebhookResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
+}
+
+// GetWebhookRequestObject is a request of GetWebhook.
+type GetWebhookRequestObject struct {
+	Id WebhookID
+}
+
+// GetWebhookResponseObject is an answer of GetWebhook.
+type GetWebhookResponseObject interface {
+	VisitGetWebhookResponse(w http.ResponseWriter) error
+}
+
+type GetWebhook200JSONResponse Webhook
+
+func (r GetWebhook200JSONResponse) VisitGetWebhookResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// UpdateWebhookRequestObject is a request of UpdateWebhook.
+type UpdateWebhookRequestObject struct {
+	Id   WebhookID
+	Body *UpdateWebhookJSONRequestBody
+}
+
+// UpdateWebhookResponseObject is an answer of UpdateWebhook.
+type UpdateWebhookResponseObject interface {
+	VisitUpdateWebhookResponse(w http.ResponseWriter) error
+}
+
+type UpdateWebhook200JSONResponse Webhook
+
+func (r UpdateWebhook200JSONResponse) VisitUpdateWebhookResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ListDeliveriesRequestObject is a request of ListDeliveries.
+type ListDeliveriesRequestObject struct {
+	Id     WebhookID
+	Params ListDeliveriesParams
+}
+
+// ListDeliveriesResponseObject is an answer of ListDeliveries.
+type ListDeliveriesResponseObject interface {
+	VisitListDeliveriesResponse(w http.ResponseWriter) error
+}
+
+type ListDeliveries200ResponseHeaders struct {
+	Link *string
+}
+
+type ListDeliveries200JSONResponse struct {
+	Body    []WebhookDelivery
+	Headers ListDeliveries200ResponseHeaders
+}
+
+func (r ListDeliveries200JSONResponse) VisitListDeliveriesResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
+}
+
+// GetDeliveryRequestObject is a request of GetDelivery.
+type GetDeliveryRequestObject struct {
+	Id       WebhookID
+	Delivery DeliveryID
+}
+
+// GetDeliveryResponseObject is an answer of GetDelivery.
+type GetDeliveryResponseObject interface {
+	VisitGetDeliveryResponse(w http.ResponseWriter) error
+}
+
+type GetDelivery200JSONResponse WebhookDelivery
+
+func (r GetDelivery200JSONResponse) VisitGetDeliveryResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ReplayDeliveryRequestObject is a request of ReplayDelivery.
+type ReplayDeliveryRequestObject struct {
+	Id       WebhookID
+	Delivery DeliveryID
+	Body     *ReplayDeliveryJSONRequestBody
+}
+
+// ReplayDeliveryResponseObject is an answer of ReplayDelivery.
+type ReplayDeliveryResponseObject interface {
+	VisitReplayDeliveryResponse(w http.ResponseWriter) error
+}
+
+type ReplayDelivery202JSONResponse WebhookDelivery
+
+func (r ReplayDelivery202JSONResponse) VisitReplayDeliveryResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
 // GetHealthRequestObject is a request of GetHealth.
 type GetHealthRequestObject struct {
 }
@@ -1620,6 +1887,15 @@ type Server interface {
 	// ProtectBackup Keep a backup from being removed until a time, also by admins; this cannot be taken back
 	// (POST /api/backups/{id}/protect)
 	ProtectBackup(context.Context, ProtectBackupRequestObject) (ProtectBackupResponseObject, error)
+	// ListComplianceProfiles The profiles that VMs can be checked against
+	// (GET /api/compliance/profiles)
+	ListComplianceProfiles(context.Context, ListComplianceProfilesRequestObject) (ListComplianceProfilesResponseObject, error)
+	// ListComplianceResults What scans have found, newest first: the last 50 of each VM
+	// (GET /api/compliance/results)
+	ListComplianceResults(context.Context, ListComplianceResultsRequestObject) (ListComplianceResultsResponseObject, error)
+	// StartComplianceScan Begin to check a running VM and its guest
+	// (POST /api/compliance/scan/{vm_name})
+	StartComplianceScan(context.Context, StartComplianceScanRequestObject) (StartComplianceScanResponseObject, error)
 	// ListNetworkPolicies Network policies in Cilium's form by name: those of the caller's tenant, and those of every tenant
 	// (GET /api/dataplane/cnp)
 	ListNetworkPolicies(context.Context, ListNetworkPoliciesRequestObject) (ListNetworkPoliciesResponseObject, error)
@@ -1764,6 +2040,33 @@ type Server interface {
 	// StopVM Ask the guest to shut down, and switch it off when its time is over; a VM that is stopped already stays so
 	// (POST /api/vms/{name}/stop)
 	StopVM(context.Context, StopVMRequestObject) (StopVMResponseObject, error)
+	// ListWebhooks The webhooks, oldest first
+	// (GET /api/webhooks)
+	ListWebhooks(context.Context, ListWebhooksRequestObject) (ListWebhooksResponseObject, error)
+	// CreateWebhook Have events of VMs and backups sent to a URL
+	// (POST /api/webhooks)
+	CreateWebhook(context.Context, CreateWebhookRequestObject) (CreateWebhookResponseObject, error)
+	// TestWebhook Send a test event now, to a webhook or to a URL
+	// (POST /api/webhooks/test)
+	TestWebhook(context.Context, TestWebhookRequestObject) (TestWebhookResponseObject, error)
+	// DeleteWebhook Remove a webhook with its deliveries
+	// (DELETE /api/webhooks/{id})
+	DeleteWebhook(context.Context, DeleteWebhookRequestObject) (DeleteWebhookResponseObject, error)
+	// GetWebhook One webhook
+	// (GET /api/webhooks/{id})
+	GetWebhook(context.Context, GetWebhookRequestObject) (GetWebhookResponseObject, error)
+	// UpdateWebhook Enable or disable a webhook, or change what it is
+	// (PATCH /api/webhooks/{id})
+	UpdateWebhook(context.Context, UpdateWebhookRequestObject) (UpdateWebhookResponseObject, error)
+	// ListDeliveries What was sent to a webhook, and what waits, newest first: seven days, and about the newest 1,000
+	// (GET /api/webhooks/{id}/deliveries)
+	ListDeliveries(context.Context, ListDeliveriesRequestObject) (ListDeliveriesResponseObject, error)
+	// GetDelivery One delivery, with its body and its attempts
+	// (GET /api/webhooks/{id}/deliveries/{delivery})
+	GetDelivery(context.Context, GetDeliveryRequestObject) (GetDeliveryResponseObject, error)
+	// ReplayDelivery Deliver an event again
+	// (POST /api/webhooks/{id}/deliveries/{delivery}/replay)
+	ReplayDelivery(context.Context, ReplayDeliveryRequestObject) (ReplayDeliveryResponseObject, error)
 	// GetHealth The process runs
 	// (GET /health)
 	GetHealth(context.Context, GetHealthRequestObject) (GetHealthResponseObject, error)

@@ -172,6 +172,84 @@ func (e BackupType) Valid() bool {
 	}
 }
 
+// Defines values for ComplianceCheckScope.
+const (
+	ComplianceCheckScopeGuest ComplianceCheckScope = "guest"
+	ComplianceCheckScopeVm    ComplianceCheckScope = "vm"
+)
+
+// Valid indicates whether the value is a known member of the ComplianceCheckScope enum.
+func (e ComplianceCheckScope) Valid() bool {
+	switch e {
+	case ComplianceCheckScopeGuest:
+		return true
+	case ComplianceCheckScopeVm:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ComplianceCheckStatus.
+const (
+	ComplianceCheckStatusFailed  ComplianceCheckStatus = "failed"
+	ComplianceCheckStatusPassed  ComplianceCheckStatus = "passed"
+	ComplianceCheckStatusSkipped ComplianceCheckStatus = "skipped"
+)
+
+// Valid indicates whether the value is a known member of the ComplianceCheckStatus enum.
+func (e ComplianceCheckStatus) Valid() bool {
+	switch e {
+	case ComplianceCheckStatusFailed:
+		return true
+	case ComplianceCheckStatusPassed:
+		return true
+	case ComplianceCheckStatusSkipped:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ComplianceScanSpecProfileId.
+const (
+	ComplianceScanSpecProfileIdLevel1 ComplianceScanSpecProfileId = "level-1"
+	ComplianceScanSpecProfileIdLevel2 ComplianceScanSpecProfileId = "level-2"
+)
+
+// Valid indicates whether the value is a known member of the ComplianceScanSpecProfileId enum.
+func (e ComplianceScanSpecProfileId) Valid() bool {
+	switch e {
+	case ComplianceScanSpecProfileIdLevel1:
+		return true
+	case ComplianceScanSpecProfileIdLevel2:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ComplianceStatus.
+const (
+	ComplianceStatusCompleted ComplianceStatus = "completed"
+	ComplianceStatusFailed    ComplianceStatus = "failed"
+	ComplianceStatusRunning   ComplianceStatus = "running"
+)
+
+// Valid indicates whether the value is a known member of the ComplianceStatus enum.
+func (e ComplianceStatus) Valid() bool {
+	switch e {
+	case ComplianceStatusCompleted:
+		return true
+	case ComplianceStatusFailed:
+		return true
+	case ComplianceStatusRunning:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for DataplaneHealthStatus.
 const (
 	DataplaneHealthStatusDegraded DataplaneHealthStatus = "degraded"
@@ -607,6 +685,114 @@ func (e VMSpecBackend) Valid() bool {
 	}
 }
 
+// Defines values for WebhookDeliveryStatus.
+const (
+	WebhookDeliveryStatusDelivered WebhookDeliveryStatus = "delivered"
+	WebhookDeliveryStatusFailed    WebhookDeliveryStatus = "failed"
+	WebhookDeliveryStatusPending   WebhookDeliveryStatus = "pending"
+)
+
+// Valid indicates whether the value is a known member of the WebhookDeliveryStatus enum.
+func (e WebhookDeliveryStatus) Valid() bool {
+	switch e {
+	case WebhookDeliveryStatusDelivered:
+		return true
+	case WebhookDeliveryStatusFailed:
+		return true
+	case WebhookDeliveryStatusPending:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for WebhookEvent.
+const (
+	WebhookEventBackupCompleted WebhookEvent = "backup.completed"
+	WebhookEventBackupDamaged   WebhookEvent = "backup.damaged"
+	WebhookEventBackupFailed    WebhookEvent = "backup.failed"
+	WebhookEventVmCreated       WebhookEvent = "vm.created"
+	WebhookEventVmDeleted       WebhookEvent = "vm.deleted"
+	WebhookEventVmFailed        WebhookEvent = "vm.failed"
+	WebhookEventVmFound         WebhookEvent = "vm.found"
+	WebhookEventVmMissing       WebhookEvent = "vm.missing"
+	WebhookEventVmPaused        WebhookEvent = "vm.paused"
+	WebhookEventVmResumed       WebhookEvent = "vm.resumed"
+	WebhookEventVmStarted       WebhookEvent = "vm.started"
+	WebhookEventVmStopped       WebhookEvent = "vm.stopped"
+)
+
+// Valid indicates whether the value is a known member of the WebhookEvent enum.
+func (e WebhookEvent) Valid() bool {
+	switch e {
+	case WebhookEventBackupCompleted:
+		return true
+	case WebhookEventBackupDamaged:
+		return true
+	case WebhookEventBackupFailed:
+		return true
+	case WebhookEventVmCreated:
+		return true
+	case WebhookEventVmDeleted:
+		return true
+	case WebhookEventVmFailed:
+		return true
+	case WebhookEventVmFound:
+		return true
+	case WebhookEventVmMissing:
+		return true
+	case WebhookEventVmPaused:
+		return true
+	case WebhookEventVmResumed:
+		return true
+	case WebhookEventVmStarted:
+		return true
+	case WebhookEventVmStopped:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for WebhookTestedStatus.
+const (
+	WebhookTestedStatusDelivered WebhookTestedStatus = "delivered"
+	WebhookTestedStatusFailed    WebhookTestedStatus = "failed"
+)
+
+// Valid indicates whether the value is a known member of the WebhookTestedStatus enum.
+func (e WebhookTestedStatus) Valid() bool {
+	switch e {
+	case WebhookTestedStatusDelivered:
+		return true
+	case WebhookTestedStatusFailed:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for WebhookType.
+const (
+	WebhookTypeDiscord WebhookType = "discord"
+	WebhookTypeGeneric WebhookType = "generic"
+	WebhookTypeSlack   WebhookType = "slack"
+)
+
+// Valid indicates whether the value is a known member of the WebhookType enum.
+func (e WebhookType) Valid() bool {
+	switch e {
+	case WebhookTypeDiscord:
+		return true
+	case WebhookTypeGeneric:
+		return true
+	case WebhookTypeSlack:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListAuditParamsResult.
 const (
 	ListAuditParamsResultDenied ListAuditParamsResult = "denied"
@@ -981,6 +1167,76 @@ type CloudInit struct {
 type Code struct {
 	Code string `json:"code"`
 }
+
+// ComplianceCheck defines model for ComplianceCheck.
+type ComplianceCheck struct {
+	// Evidence What was found, or why the check was skipped
+	Evidence string `json:"evidence"`
+	Id       string `json:"id"`
+	Remedy   string `json:"remedy"`
+
+	// Scope The configuration of the VM, or the guest as its agent tells
+	Scope  ComplianceCheckScope  `json:"scope"`
+	Status ComplianceCheckStatus `json:"status"`
+	Title  string                `json:"title"`
+}
+
+// ComplianceCheckScope The configuration of the VM, or the guest as its agent tells
+type ComplianceCheckScope string
+
+// ComplianceCheckStatus defines model for ComplianceCheck.Status.
+type ComplianceCheckStatus string
+
+// ComplianceProfile defines model for ComplianceProfile.
+type ComplianceProfile struct {
+	CheckCount  int    `json:"check_count"`
+	Description string `json:"description"`
+	Id          string `json:"id"`
+	Name        string `json:"name"`
+}
+
+// ComplianceResult defines model for ComplianceResult.
+type ComplianceResult struct {
+	Checks    []ComplianceCheck `json:"checks"`
+	Completed *time.Time        `json:"completed,omitempty"`
+
+	// Error Why the scan failed
+	Error     string `json:"error"`
+	Failed    int    `json:"failed"`
+	Passed    int    `json:"passed"`
+	ProfileId string `json:"profile_id"`
+	ScanId    string `json:"scan_id"`
+
+	// Score Percent that passed, of what passed or failed
+	Score   float32          `json:"score"`
+	Skipped int              `json:"skipped"`
+	Started time.Time        `json:"started"`
+	Status  ComplianceStatus `json:"status"`
+	Tenant  *string          `json:"tenant,omitempty"`
+	VmId    string           `json:"vm_id"`
+	VmName  string           `json:"vm_name"`
+}
+
+// ComplianceScan defines model for ComplianceScan.
+type ComplianceScan struct {
+	JobId     string           `json:"job_id"`
+	ProfileId string           `json:"profile_id"`
+	ScanId    string           `json:"scan_id"`
+	Started   time.Time        `json:"started"`
+	Status    ComplianceStatus `json:"status"`
+	VmName    string           `json:"vm_name"`
+}
+
+// ComplianceScanSpec defines model for ComplianceScanSpec.
+type ComplianceScanSpec struct {
+	ProfileId ComplianceScanSpecProfileId `json:"profile_id"`
+}
+
+// ComplianceScanSpecProfileId defines model for ComplianceScanSpec.ProfileId.
+type ComplianceScanSpecProfileId string
+
+// ComplianceStatus defines model for ComplianceStatus.
+type ComplianceStatus string
 
 // Credentials defines model for Credentials.
 type Credentials struct {
@@ -1817,8 +2073,127 @@ type VerdictCounts struct {
 	Denied  TrafficCount `json:"denied"`
 }
 
+// Webhook defines model for Webhook.
+type Webhook struct {
+	Created time.Time `json:"created"`
+
+	// DeliveryType How requests look: signed JSON, or a message to a chat, which holds the text only
+	DeliveryType WebhookType `json:"delivery_type"`
+	Description  string      `json:"description"`
+
+	// DisabledReason Why it was disabled by itself
+	DisabledReason *string        `json:"disabled_reason,omitempty"`
+	Enabled        bool           `json:"enabled"`
+	Events         []WebhookEvent `json:"events"`
+	Id             string         `json:"id"`
+
+	// Secret Only in the answer that creates it
+	Secret *string `json:"secret,omitempty"`
+
+	// Tenant Whose events; absent: those of all tenants
+	Tenant  *string   `json:"tenant,omitempty"`
+	Updated time.Time `json:"updated"`
+	Url     string    `json:"url"`
+}
+
+// WebhookAttempt defines model for WebhookAttempt.
+type WebhookAttempt struct {
+	At         time.Time `json:"at"`
+	DurationMs int64     `json:"duration_ms"`
+
+	// Error Why it has failed, with the beginning of the answer; empty: it has not
+	Error string `json:"error"`
+
+	// HttpStatus Absent: no answer
+	HttpStatus *int  `json:"http_status,omitempty"`
+	Number     int64 `json:"number"`
+}
+
+// WebhookChange defines model for WebhookChange.
+type WebhookChange struct {
+	Description *string         `json:"description,omitempty"`
+	Enabled     *bool           `json:"enabled,omitempty"`
+	Events      *[]WebhookEvent `json:"events,omitempty"`
+	Url         *string         `json:"url,omitempty"`
+}
+
+// WebhookDelivery defines model for WebhookDelivery.
+type WebhookDelivery struct {
+	Attempts int64 `json:"attempts"`
+
+	// Body What is sent; only in the answer about one
+	Body     *string    `json:"body,omitempty"`
+	Created  time.Time  `json:"created"`
+	Event    string     `json:"event"`
+	Finished *time.Time `json:"finished,omitempty"`
+
+	// Id The `webhook-id` of its requests
+	Id string `json:"id"`
+
+	// Log Its attempts, oldest first; only in the answer about one
+	Log     *[]WebhookAttempt     `json:"log,omitempty"`
+	Replays int64                 `json:"replays"`
+	Status  WebhookDeliveryStatus `json:"status"`
+}
+
+// WebhookDeliveryStatus defines model for WebhookDelivery.Status.
+type WebhookDeliveryStatus string
+
+// WebhookEvent defines model for WebhookEvent.
+type WebhookEvent string
+
+// WebhookSpec defines model for WebhookSpec.
+type WebhookSpec struct {
+	// DeliveryType How requests look: signed JSON, or a message to a chat, which holds the text only
+	DeliveryType *WebhookType   `json:"delivery_type,omitempty"`
+	Description  *string        `json:"description,omitempty"`
+	Enabled      *bool          `json:"enabled,omitempty"`
+	Events       []WebhookEvent `json:"events"`
+
+	// Secret Signs the requests of generic ones: `whsec_` and base64 of 24 to 64 bytes; absent: one is made
+	Secret *string `json:"secret,omitempty"`
+
+	// Tenant For admins without a tenant: whose events; absent: those of all tenants
+	Tenant *string `json:"tenant,omitempty"`
+
+	// Url http or https, outside of the network unless `allow-private-targets` is set
+	Url string `json:"url"`
+}
+
+// WebhookTest A webhook, or a URL
+type WebhookTest struct {
+	// DeliveryType How requests look: signed JSON, or a message to a chat, which holds the text only
+	DeliveryType *WebhookType `json:"delivery_type,omitempty"`
+
+	// Secret With url: signs the request; absent: it is not signed
+	Secret    *string `json:"secret,omitempty"`
+	Url       *string `json:"url,omitempty"`
+	WebhookId *string `json:"webhook_id,omitempty"`
+}
+
+// WebhookTested defines model for WebhookTested.
+type WebhookTested struct {
+	DurationMs int64 `json:"duration_ms"`
+
+	// Error Why it has failed
+	Error string `json:"error"`
+
+	// HttpStatus Absent: no answer
+	HttpStatus *int                `json:"http_status,omitempty"`
+	Status     WebhookTestedStatus `json:"status"`
+}
+
+// WebhookTestedStatus defines model for WebhookTested.Status.
+type WebhookTestedStatus string
+
+// WebhookType How requests look: signed JSON, or a message to a chat, which holds the text only
+type WebhookType string
+
 // Cursor defines model for Cursor.
 type Cursor = string
+
+// DeliveryID defines model for DeliveryID.
+type DeliveryID = string
 
 // DocumentName defines model for DocumentName.
 type DocumentName = string
@@ -1846,6 +2221,9 @@ type Username = string
 
 // VMName defines model for VMName.
 type VMName = string
+
+// WebhookID defines model for WebhookID.
+type WebhookID = string
 
 // Conflict defines model for Conflict.
 type Conflict = Error
@@ -1926,6 +2304,27 @@ type ListBackupJobsParams struct {
 
 	// Cursor Where the page begins, from the `Link` header
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListComplianceResultsParams defines parameters for ListComplianceResults.
+type ListComplianceResultsParams struct {
+	// Vm Only those of VMs with this name
+	Vm *string `form:"vm,omitempty" json:"vm,omitempty"`
+
+	// Tenant The VM's tenant, for callers without one
+	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+
+	// Limit The most items of a page
+	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where the page begins, from the `Link` header
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// StartComplianceScanParams defines parameters for StartComplianceScan.
+type StartComplianceScanParams struct {
+	// Tenant The VM's tenant, for callers without one
+	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
 }
 
 // ListNetworkPoliciesParams defines parameters for ListNetworkPolicies.
@@ -2207,6 +2606,24 @@ type StopVMParams struct {
 	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
 }
 
+// ListWebhooksParams defines parameters for ListWebhooks.
+type ListWebhooksParams struct {
+	// Limit The most items of a page
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where the page begins, from the `Link` header
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ListDeliveriesParams defines parameters for ListDeliveries.
+type ListDeliveriesParams struct {
+	// Limit The most items of a page
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where the page begins, from the `Link` header
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
 // AcknowledgeAuditJSONRequestBody defines body for AcknowledgeAudit for application/json ContentType.
 type AcknowledgeAuditJSONRequestBody = AuditAcknowledgement
 
@@ -2245,6 +2662,9 @@ type VerifyBackupsJSONRequestBody = Nothing
 
 // ProtectBackupJSONRequestBody defines body for ProtectBackup for application/json ContentType.
 type ProtectBackupJSONRequestBody = BackupProtection
+
+// StartComplianceScanJSONRequestBody defines body for StartComplianceScan for application/json ContentType.
+type StartComplianceScanJSONRequestBody = ComplianceScanSpec
 
 // PutNetworkPolicyJSONRequestBody defines body for PutNetworkPolicy for application/json ContentType.
 type PutNetworkPolicyJSONRequestBody = CiliumNetworkPolicy
@@ -2299,3 +2719,15 @@ type StartVMJSONRequestBody = StartOptions
 
 // StopVMJSONRequestBody defines body for StopVM for application/json ContentType.
 type StopVMJSONRequestBody = StopOptions
+
+// CreateWebhookJSONRequestBody defines body for CreateWebhook for application/json ContentType.
+type CreateWebhookJSONRequestBody = WebhookSpec
+
+// TestWebhookJSONRequestBody defines body for TestWebhook for application/json ContentType.
+type TestWebhookJSONRequestBody = WebhookTest
+
+// UpdateWebhookJSONRequestBody defines body for UpdateWebhook for application/json ContentType.
+type UpdateWebhookJSONRequestBody = WebhookChange
+
+// ReplayDeliveryJSONRequestBody defines body for ReplayDelivery for application/json ContentType.
+type ReplayDeliveryJSONRequestBody = Nothing

@@ -120,8 +120,14 @@ const (
 	policy = `{"vm":"web","groups":["web"],"ingress":{"rules":[` + rule + `]},"egress":{},"status":"pending","reason":"the daemon is away"}`
 	flow   = `{"time":` + at + `,"vm":"web","tenant":"acme","direction":"ingress","verdict":"denied","rule":"","protocol":"tcp",` +
 		`"source":{"address":"10.0.0.1","identity":2,"labels":[]},"destination":{"address":"10.0.0.2","port":22,"vm":"web","identity":256,"labels":["a=b"]}}`
-	count = `{"packets":1,"bytes":2}`
-	both  = `{"allowed":` + count + `,"denied":` + count + `}`
+	hook = `{"id":"w1","url":"https://example.com/hook","delivery_type":"generic","events":["vm.failed"],"enabled":true,"description":"",` +
+		`"secret":"whsec_x","created":` + at + `,"updated":` + at + `}`
+	result = `{"scan_id":"c1","vm_id":"v1","vm_name":"web","profile_id":"level-1","status":"completed","passed":1,"failed":1,"skipped":0,` +
+		`"score":50,"started":` + at + `,"completed":` + at + `,"error":"","checks":[{"id":"vm-agent","title":"t","scope":"vm","status":"failed",` +
+		`"evidence":"e","remedy":"r"}]}`
+	delivery = `{"id":"d1","event":"vm.failed","status":"delivered","attempts":1,"replays":0,"created":` + at + `}`
+	count    = `{"packets":1,"bytes":2}`
+	both     = `{"allowed":` + count + `,"denied":` + count + `}`
 )
 
 // examples are what the fake answers, by operation.
@@ -157,6 +163,12 @@ var examples = map[string]string{
 	"ListIPCache":        `[{"cidr":"10.0.0.2/32","identity":256,"tenant":"acme","vm":"web","source":"vm"}]`,
 	"GetDataplaneHealth": `{"status":"ok","vms":{"none":0,"pending":0,"applied":1,"failed":0,"unsupported":0},"problems":[],"identities":1,"groups":0,"policies":0}`,
 	"RefreshDNS":         `{"names":1,"vms":2}`,
+	"ListWebhooks":       "[" + hook + "]", "CreateWebhook": hook, "GetWebhook": hook, "UpdateWebhook": hook,
+	"TestWebhook":            `{"status":"delivered","http_status":204,"error":"","duration_ms":3}`,
+	"ListComplianceProfiles": `[{"id":"level-1","name":"Level 1","description":"","check_count":30}]`,
+	"StartComplianceScan":    `{"scan_id":"c1","vm_name":"web","profile_id":"level-1","status":"running","started":` + at + `,"job_id":"j1"}`,
+	"ListComplianceResults":  "[" + result + "]",
+	"ListDeliveries":         "[" + delivery + "]", "GetDelivery": delivery, "ReplayDelivery": delivery,
 	"VerifyAudit": `{"ok":true,"entries":1,"verified":1,"reason":"","genesis":"g","head_seq":1,"head_hash":"h","segments":[],"breaks":[],` +
 		`"checkpoints":{"count":1,"since":` + at + `,"newest_at":` + at + `,"newest_seq":1,"cut":0}}`,
 }
@@ -239,13 +251,30 @@ func commandLines(t *testing.T) map[string]string {
 		"tenant list":                                           "ListTenants",
 		"tenant show acme":                                      "GetTenant",
 		"tenant set acme --vms 5 --cpus 4 --memory 1 --disk 1 --snapshots 1 --backup-bytes 1 --description d": "PutTenant",
-		"tenant delete acme --yes":        "DeleteTenant",
-		"2fa setup":                       "SetUpTwoFactor",
-		"2fa verify 123456":               "VerifyTwoFactor",
-		"2fa disable 123456":              "DisableTwoFactor",
-		"audit list --action vm.create":   "ListAudit",
-		"audit verify":                    "VerifyAudit",
-		"audit acknowledge 7 --note read": "AcknowledgeAudit",
+		"tenant delete acme --yes":      "DeleteTenant",
+		"2fa setup":                     "SetUpTwoFactor",
+		"2fa verify 123456":             "VerifyTwoFactor",
+		"2fa disable 123456":            "DisableTwoFactor",
+		"audit list --action vm.create": "ListAudit",
+		"audit verify":                  "VerifyAudit",
+		"webhook create https://example.com/hook --event vm.failed --type generic --secret-file " + file + " --description d --tenant acme": "CreateWebhook",
+		"compliance profiles":                   "ListComplianceProfiles",
+		"compliance scan web --profile level-2": "StartComplianceScan GetJob ListComplianceResults",
+		"compliance scan web --no-wait":         "StartComplianceScan",
+		"compliance results --vm web":           "ListComplianceResults",
+		"compliance report web --failed":        "ListComplianceResults",
+		"webhook list":                          "ListWebhooks",
+		"webhook show w1":                       "GetWebhook",
+		"webhook set w1 --event vm.failed --url https://example.com/other": "UpdateWebhook",
+		"webhook enable w1":       "UpdateWebhook",
+		"webhook disable w1":      "UpdateWebhook",
+		"webhook delete w1 --yes": "DeleteWebhook",
+		"webhook test w1":         "TestWebhook",
+		"webhook test https://example.com/hook --type slack": "TestWebhook",
+		"webhook deliveries w1":                              "ListDeliveries",
+		"webhook delivery w1 d1":                             "GetDelivery",
+		"webhook replay w1 d1":                               "ReplayDelivery",
+		"audit acknowledge 7 --note read":                    "AcknowledgeAudit",
 	}
 }
 

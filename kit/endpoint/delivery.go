@@ -3,6 +3,8 @@ package endpoint
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -24,6 +26,8 @@ const (
 	jobKind = "webhook.deliver"
 	// maxTries is the number of attempts before a delivery fails, after about eight hours.
 	maxTries = 12
+	// maxRuns is how often the job of an attempt runs if processes die before they store its outcome.
+	maxRuns = 1000
 )
 
 // schedule defines the delays between attempts.
@@ -64,7 +68,8 @@ var escapeSlack = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Re
 func (e *Endpoints) Publish(ctx context.Context, tx *db.Tx, orgID string, ev Event) (int, error) {
 	var endpoints []Endpoint
 	if err := tx.Select(
-		ctx, &endpoints, "SELECT * FROM webhook_endpoints WHERE enabled AND org_id IN ('', ?) ORDER BY id", orgID,
+		ctx, &endpoints,
+		"SELECT * FROM webhook_endpoints WHERE enabled AND org_id IN ('', ?) ORDER BY id"+tx.ForShare(), orgID,
 	); err != nil {
 		return 0, err
 	}
@@ -80,7 +85,7 @@ func (e *Endpoints) Publish(ctx context.Context, tx *db.Tx, orgID string, ev Eve
 		if err := tx.Insert(ctx, "webhook_deliveries", d); err != nil {
 			return n, err
 		}
-		if err := e.enqueue(ctx, tx, d, time.Time{}); err != nil {
+		if err := e.enqueue(ctx, tx, d, e.cfg.Now(), time.Time{}); err != nil {
 			return n, err
 		}
 		n++
@@ -97,13 +102,30 @@ func (e *Endpoints) newDelivery(p *Endpoint, ev Event) (Delivery, error) {
 
 // work is the task of a job: one attempt.
 type work struct {
-	Delivery string `json:"delivery"`
-	Attempts int64  `json:"attempts"` // number of previous attempts
+	Delivery string    `json:"delivery"`
+	Attempts int64     `json:"attempts"` // number of previous attempts
+	Since    time.Time `json:"since"`    // when the event was published, or last replayed
+	Held     int64     `json:"held"`     // how often the attempt was held back
 }
 
-func (e *Endpoints) enqueue(ctx context.Context, tx *db.Tx, d Delivery, at time.Time) error {
-	_, err := e.cfg.Jobs.Enqueue(ctx, tx, jobKind, work{d.ID, d.Attempts}, jobs.Options{RunAt: at})
+// enqueue adds the job of the next attempt. Jobs are grouped by endpoint, so that a service can keep a
+// target that hangs from taking all workers (jobs.Config.PerGroup).
+func (e *Endpoints) enqueue(ctx context.Context, tx *db.Tx, d Delivery, since, at time.Time) error {
+	w := work{Delivery: d.ID, Attempts: d.Attempts, Since: since}
+	_, err := e.cfg.Jobs.Enqueue(ctx, tx, jobKind, w, jobs.Options{RunAt: at, Group: d.EndpointID, MaxAttempts: maxRuns})
 	return err
+}
+
+// hold adds the job of an attempt again, once for each time that it is held back.
+func (e *Endpoints) hold(ctx context.Context, d Delivery, w work, at time.Time) error {
+	w.Held++
+	key := fmt.Sprintf("%s/%d/%d/%d", d.ID, d.Attempts, d.Replays, w.Held)
+	return e.cfg.DB.Update(ctx, func(tx *db.Tx) error {
+		_, err := e.cfg.Jobs.Enqueue(ctx, tx, jobKind, w, jobs.Options{
+			RunAt: at, Group: d.EndpointID, UniqueKey: key, MaxAttempts: maxRuns,
+		})
+		return err
+	})
 }
 
 // deliver makes one attempt. The attempt is repeated if the process dies before the outcome is
@@ -123,6 +145,7 @@ func (e *Endpoints) deliver(ctx context.Context, _ *jobs.Job, w work) error {
 	p, err := e.Get(ctx, e.cfg.DB, db.All(), d.EndpointID)
 	if err != nil {
 		if fault.Is(err, fault.NotFound) {
+			e.breakers.forget(d.EndpointID)
 			return nil
 		}
 		return err
@@ -130,14 +153,28 @@ func (e *Endpoints) deliver(ctx context.Context, _ *jobs.Job, w work) error {
 	at := e.cfg.Now()
 	result := webhook.Result{Err: errDisabled}
 	if p.Enabled {
-		if result = e.send(ctx, &p, d, at); ctx.Err() != nil {
-			return ctx.Err() // this process is stopping; that is not the target's failure
+		breaker := e.breakers.of(p.ID)
+		ok, wait := breaker.Allow(at)
+		switch {
+		case !ok && !w.Since.IsZero() && at.Sub(w.Since) > maxHeld:
+			result.Err = errHeld
+		case !ok:
+			// Later, and not all at once.
+			return e.hold(ctx, d, w, at.Add(wait+time.Duration(e.cfg.Rand()*float64(wait))))
+		default:
+			if result = e.send(ctx, &p, d, at); ctx.Err() != nil {
+				return ctx.Err() // this process is stopping; that is not the target's failure
+			}
+			note(breaker, result, e.cfg.Now())
 		}
 	}
-	return e.cfg.DB.Update(ctx, func(tx *db.Tx) error { return e.settle(ctx, tx, &p, d, result, at) })
+	return e.cfg.DB.Update(ctx, func(tx *db.Tx) error { return e.settle(ctx, tx, &p, d, result, w.Since, at) })
 }
 
-var errDisabled = fault.New(fault.Invalid, "the webhook is disabled")
+var (
+	errDisabled = fault.New(fault.Invalid, "the webhook is disabled")
+	errHeld     = fault.New(fault.Invalid, "the target did not answer other deliveries for a day")
+)
 
 func (e *Endpoints) send(ctx context.Context, p *Endpoint, d Delivery, at time.Time) webhook.Result {
 	request := webhook.Request{URL: p.URL, Body: []byte(d.Body), ID: d.ID, Timestamp: at}
@@ -155,7 +192,7 @@ func (e *Endpoints) send(ctx context.Context, p *Endpoint, d Delivery, at time.T
 
 // settle stores the result of an attempt, and decides how to continue.
 func (e *Endpoints) settle(
-	ctx context.Context, tx *db.Tx, p *Endpoint, d Delivery, result webhook.Result, at time.Time,
+	ctx context.Context, tx *db.Tx, p *Endpoint, d Delivery, result webhook.Result, since, at time.Time,
 ) error {
 	before, now := d.Attempts, e.cfg.Now()
 	d.Attempts, d.Tries = d.Attempts+1, d.Tries+1
@@ -177,10 +214,7 @@ func (e *Endpoints) settle(
 	if err != nil || n == 0 {
 		return err // another run of the same job was faster, or the endpoint was deleted
 	}
-	if err := tx.Insert(ctx, "webhook_attempts", Attempt{
-		DeliveryID: d.ID, Number: d.Attempts, At: db.At(at), Status: result.Status, Problem: result.Problem(),
-		DurationUS: result.Duration.Microseconds(),
-	}); err != nil {
+	if err := tx.Insert(ctx, "webhook_attempts", attemptOf(d, d.Attempts, at, result)); err != nil {
 		return err
 	}
 	if outcome == webhook.Gone {
@@ -193,7 +227,7 @@ func (e *Endpoints) settle(
 	}
 	if d.State == Pending {
 		wait := max(schedule.Delay(int(d.Tries-1), e.cfg.Rand), result.RetryAfter)
-		return e.enqueue(ctx, tx, d, now.Add(wait))
+		return e.enqueue(ctx, tx, d, since, now.Add(wait))
 	}
 	return nil
 }
@@ -206,7 +240,7 @@ func (e *Endpoints) Test(ctx context.Context, scope db.Scope, id string) (Delive
 		return Delivery{}, Attempt{}, err
 	}
 	at := e.cfg.Now()
-	d, err := e.newDelivery(&p, Event{Type: TestEvent, At: at, Text: "This is a test.", Data: map[string]any{}})
+	d, err := e.newDelivery(&p, testEvent(at))
 	if err != nil {
 		return d, Attempt{}, err
 	}
@@ -215,10 +249,7 @@ func (e *Endpoints) Test(ctx context.Context, scope db.Scope, id string) (Delive
 	if webhook.Classify(result.Status, result.Err) == webhook.Delivered {
 		d.State = Delivered
 	}
-	attempt := Attempt{
-		DeliveryID: d.ID, Number: 1, At: db.At(at), Status: result.Status, Problem: result.Problem(),
-		DurationUS: result.Duration.Microseconds(),
-	}
+	attempt := attemptOf(d, 1, at, result)
 	err = e.cfg.DB.Update(ctx, func(tx *db.Tx) error {
 		if _, err := e.Get(ctx, tx, scope, id); err != nil {
 			return err // it was deleted in between
@@ -229,6 +260,49 @@ func (e *Endpoints) Test(ctx context.Context, scope db.Scope, id string) (Delive
 		return tx.Insert(ctx, "webhook_attempts", attempt)
 	})
 	return d, attempt, err
+}
+
+// CheckProbe returns the fault of a target that Probe would refuse.
+func (e *Endpoints) CheckProbe(in Input) error {
+	in.Events = []string{TestEvent}
+	return e.check(in)
+}
+
+// Probe sends the test event once to a target that is not stored, and stores nothing. Without a
+// Secret, the request is not signed.
+func (e *Endpoints) Probe(ctx context.Context, in Input) (Attempt, error) {
+	if err := e.CheckProbe(in); err != nil {
+		return Attempt{}, err
+	}
+	at := e.cfg.Now()
+	p := Endpoint{Format: in.Format}
+	d, err := e.newDelivery(&p, testEvent(at))
+	if err != nil {
+		return Attempt{}, err
+	}
+	request := webhook.Request{URL: in.URL, Body: []byte(d.Body), ID: d.ID, Timestamp: at}
+	if in.Secret != "" {
+		if request.Secret, err = webhook.ParseSecret(in.Secret); err != nil {
+			return Attempt{}, err
+		}
+	}
+	return attemptOf(d, 1, at, e.cfg.Client.Send(ctx, request)), nil
+}
+
+// Ok reports whether the target accepted the request.
+func (a *Attempt) Ok() bool {
+	return a.Status >= http.StatusOK && a.Status < http.StatusMultipleChoices
+}
+
+func attemptOf(d Delivery, number int64, at time.Time, result webhook.Result) Attempt {
+	return Attempt{
+		DeliveryID: d.ID, Number: number, At: db.At(at), Status: result.Status, Problem: result.Problem(),
+		DurationUS: result.Duration.Microseconds(),
+	}
+}
+
+func testEvent(at time.Time) Event {
+	return Event{Type: TestEvent, At: at, Text: "This is a test.", Data: map[string]any{}}
 }
 
 // Replay restarts a delivery that was delivered or has failed.
@@ -248,8 +322,9 @@ func (e *Endpoints) Replay(ctx context.Context, tx *db.Tx, scope db.Scope, id st
 	if n == 0 {
 		return d, fault.New(fault.Conflict, "delivery %s is under way already", id)
 	}
+	e.breakers.forget(d.EndpointID) // somebody believes that the target is well
 	d.State, d.Replays, d.Tries, d.FinishedAt = Pending, d.Replays+1, 0, db.Time{}
-	return d, e.enqueue(ctx, tx, d, time.Time{})
+	return d, e.enqueue(ctx, tx, d, e.cfg.Now(), time.Time{})
 }
 
 // ofEndpoints returns the scope of the deliveries of endpoints within a scope.
@@ -307,6 +382,34 @@ func (e *Endpoints) Expire(ctx context.Context, before time.Time) error {
 		db.At(before),
 	)
 	return err
+}
+
+// Trim deletes the oldest deliveries of each endpoint that have ended, so that about keep remain.
+func (e *Endpoints) Trim(ctx context.Context, keep int) error {
+	var endpoints []string
+	if err := e.cfg.DB.Select(ctx, &endpoints, "SELECT id FROM webhook_endpoints ORDER BY id"); err != nil {
+		return err
+	}
+	for _, id := range endpoints {
+		var first string // of those that are kept
+		err := e.cfg.DB.Get(
+			ctx, &first, "SELECT id FROM webhook_deliveries WHERE endpoint_id = ? ORDER BY id DESC LIMIT 1 OFFSET ?", id, keep-1)
+		if errors.Is(err, db.ErrNoRows) {
+			continue
+		}
+		if err == nil {
+			_, err = e.cfg.DB.DeletePages(
+				ctx, expirePage,
+				`DELETE FROM webhook_deliveries WHERE id IN (SELECT id FROM webhook_deliveries
+				WHERE endpoint_id = ? AND id < ? AND state <> 'pending' LIMIT ?)`,
+				id, first,
+			)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // expirePage is how many deliveries one transaction deletes.

@@ -25,6 +25,8 @@
 //     chat is also a secret: services show it only to callers who may change it.
 //   - After a rotation of the secret key, which calls Reseal, no secret needs the old
 //     key.
+//   - A target that fails several times in a row is spared for up to a minute by a breaker per
+//     endpoint and process. A delivery that is held back for a day fails.
 //   - A target that responds with 410 disables its endpoint.
 //   - Reads and changes for a caller are within a db.Scope, on the column org_id.
 //

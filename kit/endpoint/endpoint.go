@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"io/fs"
@@ -56,6 +57,8 @@ type Input struct {
 	Format      Format
 	Events      []string
 	Enabled     bool
+	// Secret signs the requests; empty: Create makes one. Chats have none, and Update ignores it.
+	Secret string
 }
 
 // Config holds the dependencies of Endpoints.
@@ -71,11 +74,14 @@ type Config struct {
 }
 
 // Endpoints manages the endpoints of a service. It is safe for concurrent use.
-type Endpoints struct{ cfg Config }
+type Endpoints struct {
+	cfg      Config
+	breakers breakers
+}
 
 // New returns the Endpoints of a service. It registers their job, so call it before Jobs runs.
 func New(cfg Config) *Endpoints {
-	e := &Endpoints{cfg}
+	e := &Endpoints{cfg: cfg}
 	jobs.Register(cfg.Jobs, cfg.Queue, jobKind, e.deliver)
 	return e
 }
@@ -87,6 +93,14 @@ func (e *Endpoints) check(in Input) error {
 	}
 	if !in.Format.known() {
 		return fault.InvalidField("format", "must be standard, slack, teams or discord")
+	}
+	if in.Secret != "" {
+		if in.Format != Standard {
+			return fault.InvalidField("secret", "is for signed requests; those to a chat are not signed")
+		}
+		if _, err := webhook.ParseSecret(in.Secret); err != nil {
+			return err
+		}
 	}
 	if len(in.Description) > maxDescription {
 		return fault.InvalidField("description", "is longer than %d bytes", maxDescription)
@@ -127,7 +141,7 @@ func (e *Endpoints) Create(
 	made = Endpoint{ID: newID(), OrgID: orgID, CreatedAt: now}
 	made.set(in, now)
 	if in.Format == Standard {
-		secret = webhook.NewSecret()
+		secret = cmp.Or(in.Secret, webhook.NewSecret())
 		made.Secret = e.cfg.Sealer.Seal([]byte(secret), made.ID)
 	}
 	return made, secret, tx.Insert(ctx, "webhook_endpoints", made)
@@ -198,6 +212,13 @@ func (e *Endpoints) Delete(ctx context.Context, tx *db.Tx, scope db.Scope, id st
 	if err == nil && n == 0 {
 		err = fault.New(fault.NotFound, "no webhook %s", id)
 	}
+	return err
+}
+
+// DeleteOrg deletes all endpoints of an org that is removed, so that they do not get the events of
+// another one with its name.
+func DeleteOrg(ctx context.Context, tx *db.Tx, orgID string) error {
+	_, err := tx.Exec(ctx, "DELETE FROM webhook_endpoints WHERE org_id = ?", orgID)
 	return err
 }
 

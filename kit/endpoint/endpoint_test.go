@@ -134,7 +134,7 @@ func (p *post) publish(org, event string) (n int) {
 	return n
 }
 
-// work runs the enqueued jobs, and returns their delays in minutes from now.
+// work runs the enqueued jobs, each at its time, and returns their delays in minutes from the one before.
 func (p *post) work() (after []float64) {
 	p.Helper()
 	var waiting []struct {
@@ -156,6 +156,9 @@ func (p *post) work() (after []float64) {
 			p.Fatal(err)
 		}
 		after = append(after, w.RunAt.Sub(p.now).Minutes())
+		if w.RunAt.After(p.now) {
+			p.now = w.RunAt.Time
+		}
 		if err := p.endpoints.Work(p.Context(), args.Delivery, args.Attempts); err != nil {
 			p.Fatal(err)
 		}
@@ -245,6 +248,7 @@ func TestATargetIsTriedAgainLaterAndNotForEver(t *testing.T) {
 			attempts[0].Problem != "the target answered 503: no thanks" {
 			p.Errorf("%+v, %+v, %v", d, attempts, err)
 		}
+		p.now = p.now.Add(time.Hour) // the target is not spared any more
 		p.answer(429, http.Header{"Retry-After": {"1800"}})
 		p.publish("a", "vm.started")
 		p.work()
@@ -536,6 +540,122 @@ func TestSecretsAreSealedAgainWithAnotherKey(t *testing.T) {
 		}
 		if stored, err = p.endpoints.Get(p.Context(), p.db, db.All(), chat.ID); err != nil || stored.Secret != "" {
 			p.Errorf("a chat has the secret %q, %v", stored.Secret, err)
+		}
+	})
+}
+
+func TestATargetThatIsDownIsSparedAndGetsEverythingLater(t *testing.T) {
+	t.Parallel()
+	each(t, func(p *post) {
+		to, _ := p.create("a")
+		p.answer(503, http.Header{})
+		const events = 12
+		for range events {
+			p.publish("a", "vm.started")
+		}
+		p.work() // at one time: only the first five are sent
+		if len(p.received) != 5 {
+			p.Errorf("%d requests to a target that is down", len(p.received))
+		}
+		p.answer(204, http.Header{})
+		for range 20 {
+			p.work()
+		}
+		ids := map[string]bool{}
+		for _, r := range p.received[5:] {
+			ids[r.header.Get(webhook.HeaderID)] = true
+		}
+		if len(ids) != events || len(p.received) != 5+events {
+			p.Errorf("%d requests, %d events", len(p.received), len(ids))
+		}
+		for _, d := range p.deliveries(to) {
+			if d.State != endpoint.Delivered || d.Attempts > 2 {
+				p.Errorf("%+v", d)
+			}
+		}
+	})
+}
+
+func TestASecretMayBeGivenAndMustBeOne(t *testing.T) {
+	t.Parallel()
+	each(t, func(p *post) {
+		mine := webhook.NewSecret()
+		if _, secret := p.create("a", func(in *endpoint.Input) { in.Secret = mine }); secret != mine {
+			p.Errorf("%q, want %q", secret, mine)
+		}
+		for _, in := range []endpoint.Input{
+			{URL: p.target.URL, Format: endpoint.Standard, Events: []string{"*"}, Secret: "short"},
+			{URL: p.target.URL, Format: endpoint.Slack, Events: []string{"*"}, Secret: mine},
+		} {
+			err := p.update(func(tx *db.Tx) error {
+				_, _, err := p.endpoints.Create(p.Context(), tx, "a", in)
+				return err
+			})
+			if f := fault.From(err); f.Kind != fault.Invalid || f.Field != "secret" || strings.Contains(f.Message, in.Secret) {
+				p.Errorf("%v", err)
+			}
+		}
+	})
+}
+
+func TestAProbeIsSentOnceAndStoredNowhere(t *testing.T) {
+	t.Parallel()
+	each(t, func(p *post) {
+		secret := webhook.NewSecret()
+		key, err := webhook.ParseSecret(secret)
+		if err != nil {
+			p.Fatal(err)
+		}
+		in := endpoint.Input{URL: p.target.URL, Format: endpoint.Standard, Secret: secret}
+		if a, err := p.endpoints.Probe(p.Context(), in); err != nil || !a.Ok() || a.Status != 204 || len(p.received) != 1 ||
+			key.Verify(p.received[0].header, []byte(p.received[0].body), p.now, time.Minute) != nil {
+			p.Errorf("%+v, %v", a, err)
+		}
+		p.answer(500, http.Header{})
+		if a, err := p.endpoints.Probe(p.Context(), in); err != nil || a.Ok() || a.Status != 500 {
+			p.Errorf("%+v, %v", a, err)
+		}
+		if _, err := p.endpoints.Probe(p.Context(), endpoint.Input{URL: "http://169.254.169.254/", Format: endpoint.Slack}); !fault.Is(err, fault.Invalid) {
+			p.Errorf("a metadata service: %v", err)
+		}
+		var n int
+		if err := p.db.Get(p.Context(), &n, "SELECT COUNT(*) FROM webhook_deliveries"); err != nil || n != 0 {
+			p.Errorf("%d deliveries, %v", n, err)
+		}
+	})
+}
+
+func TestTheOldestDeliveriesOfEachEndpointAreTrimmedAndThoseThatWaitAreNot(t *testing.T) {
+	t.Parallel()
+	each(t, func(p *post) {
+		one, _ := p.create("a")
+		p.publish("a", "vm.first")
+		p.publish("a", "vm.second")
+		p.work()
+		two, _ := p.create("a")
+		for _, event := range []string{"vm.third", "vm.fourth", "vm.fifth"} {
+			p.publish("a", event) // and do not send
+		}
+		if err := p.endpoints.Trim(p.Context(), 2); err != nil {
+			p.Fatal(err)
+		}
+		if a, b := p.deliveries(one), p.deliveries(two); len(a) != 3 || a[2].Event != "vm.third" || len(b) != 3 {
+			p.Errorf("%+v\n%+v", a, b)
+		}
+	})
+}
+
+func TestTheEndpointsOfAnOrgAreRemovedWithIt(t *testing.T) {
+	t.Parallel()
+	each(t, func(p *post) {
+		p.create("a")
+		other, _ := p.create("b")
+		if err := p.update(func(tx *db.Tx) error { return endpoint.DeleteOrg(p.Context(), tx, "a") }); err != nil {
+			p.Fatal(err)
+		}
+		left, err := p.endpoints.List(p.Context(), db.All(), "", 10)
+		if err != nil || len(left) != 1 || left[0].ID != other.ID {
+			p.Errorf("%+v, %v", left, err)
 		}
 	})
 }

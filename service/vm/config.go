@@ -44,6 +44,8 @@ type Config struct {
 	BackupRegion     string `key:"backup-region" default:"us-east-1" help:"Region of the bucket."`
 	BackupCA         string `key:"backup-ca" help:"Certificate file of authorities that the bucket's service is verified with, instead of the host's."`
 
+	AllowPrivateTargets bool `key:"allow-private-targets" default:"false" help:"Let webhooks reach loopback, link-local and private addresses."`
+
 	SecretKey         string `key:"secret-key" secret:"true" help:"Key that protects stored secrets and signs the audit log. Replicas must share it; without one it is made and kept in the data folder."`
 	AcceptedSecretKey string `key:"accepted-secret-key" secret:"true" help:"A second secret key that is accepted while keys are rotated: the one before, or the next one."`
 	ReplaceLostKeys   bool   `key:"replace-lost-keys" default:"false" help:"Start although the secret key is not the one that the database was made with. Second factors have to be set up again."`

@@ -58,7 +58,7 @@ func (tr *tour) as(token, id, path string, body any, status int) answer {
 
 func TestEveryOperationIsExercisedRefusesStrangersAndIsAudited(t *testing.T) {
 	t.Parallel()
-	m := start(t)
+	m := start(t, reachable)
 	tr := &tour{m, map[string]int{"auth.login": 1}}
 	takeTour(tr)
 	viewer := m.user("vera", "viewer", "acme")
@@ -66,7 +66,7 @@ func TestEveryOperationIsExercisedRefusesStrangersAndIsAudited(t *testing.T) {
 		if op.Access == "open" {
 			continue
 		}
-		path := strings.NewReplacer("{id}", "none", "{name}", "none", "{job}", "none", "{username}", "none", "{policy}", "none").Replace(op.Path)
+		path := strings.NewReplacer("{id}", "none", "{name}", "none", "{job}", "none", "{username}", "none", "{policy}", "none", "{delivery}", "none", "{vm_name}", "none").Replace(op.Path)
 		a := m.call(op.Method, path, "", nil).Want(401)
 		if !strings.Contains(a.Body, `"Authentication required"`) {
 			t.Errorf("%s: %s", op.ID, a.Body)
@@ -139,6 +139,8 @@ func takeTour(tr *tour) {
 
 	tourBackups(tr)
 	takeNetworkTour(tr)
+	tourWebhooks(tr)
+	tourCompliance(tr)
 	jobs := contracttest.As[[]vmapi.Job](tr.ok("ListJobs", "/api/jobs?vm="+made.Id, nil, 200))
 	job := "/api/jobs/" + jobs[0].Id
 	tr.ok("GetJob", job, nil, 200)
@@ -182,6 +184,35 @@ func tourBackups(tr *tour) {
 	tr.call("GET", "/api/jobs/"+*made.JobId+"?wait=60", tr.admin, nil).Want(200)
 	until := tr.now().Add(time.Hour).UTC().Format(time.RFC3339)
 	tr.ok("ProtectBackup", "/api/backups/"+made.Id+"/protect", object{"until": until}, 200)
+}
+
+func tourWebhooks(tr *tour) {
+	tr.Helper()
+	to := receive(tr.T)
+	spec := object{"url": to.url, "events": []string{"vm.created"}}
+	w := contracttest.As[vmapi.Webhook](tr.ok("CreateWebhook", "/api/webhooks", spec, 201))
+	path := "/api/webhooks/" + w.Id
+	tr.ok("ListWebhooks", "/api/webhooks", nil, 200)
+	tr.ok("GetWebhook", path, nil, 200)
+	tr.ok("UpdateWebhook", path, object{"description": "changed"}, 200)
+	tr.ok("TestWebhook", "/api/webhooks/test", object{"webhook_id": w.Id}, 200)
+	d := contracttest.As[[]vmapi.WebhookDelivery](tr.ok("ListDeliveries", path+"/deliveries", nil, 200))[0]
+	tr.ok("GetDelivery", path+"/deliveries/"+d.Id, nil, 200)
+	tr.ok("ReplayDelivery", path+"/deliveries/"+d.Id+"/replay", nil, 202)
+	tr.ok("DeleteWebhook", path, nil, 204)
+}
+
+func tourCompliance(tr *tour) {
+	tr.Helper()
+	tr.ok("ListComplianceProfiles", "/api/compliance/profiles", nil, 200)
+	tr.made("checked", tr.admin)
+	tr.call("POST", "/api/vms/checked/start", tr.admin, nil).Want(202)
+	tr.settled("checked", tr.admin)
+	scan := contracttest.As[vmapi.ComplianceScan](
+		tr.ok("StartComplianceScan", "/api/compliance/scan/checked", object{"profile_id": "level-1"}, 202))
+	tr.call("GET", "/api/jobs/"+scan.JobId+"?wait=60", tr.admin, nil).Want(200)
+	tr.ok("ListComplianceResults", "/api/compliance/results?vm=checked", nil, 200)
+	tr.ok("DeleteVM", "/api/vms/checked", nil, 204)
 }
 
 func takeNetworkTour(tr *tour) {
@@ -242,7 +273,7 @@ func TestAccessMatrix(t *testing.T) {
 			continue
 		}
 		fmt.Fprintf(&got, "%s\t%s", op.ID, op.Access)
-		path := strings.NewReplacer("{id}", "none", "{name}", "none", "{job}", "none", "{username}", "none", "{policy}", "none").Replace(op.Path)
+		path := strings.NewReplacer("{id}", "none", "{name}", "none", "{job}", "none", "{username}", "none", "{policy}", "none", "{delivery}", "none", "{vm_name}", "none").Replace(op.Path)
 		for _, name := range names {
 			body := any(nil)
 			if op.Method != "GET" && op.Method != "DELETE" {

@@ -8,11 +8,13 @@
 //
 //	httpapi/     translates the API contract to calls of rooms; credentials
 //	watch/       keeps what is stored like what the daemon tells
+//	compliance/  how VMs and guests are set up, checked against profiles
 //	dataplane/   network policies: what the daemon enforces, identities, flows
 //	life/        create, start, stop, pause, clone, delete
 //	snapshot/    snapshots and their tree
 //	backup/      backups, their policies, restores
 //	repository/  where backups are kept: encrypted, deduplicated, in a folder or a bucket
+//	notify/      events for webhooks
 //	job/         long work as durable jobs
 //	driver/      the client of the daemon, or of a fleet's registry
 //	record/      rows and SQL: tenants, VMs, events, snapshots, jobs, audit log

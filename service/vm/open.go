@@ -10,6 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/endpoint"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
 	"github.com/mainstay-infra/mainstay/kit/keyring"
@@ -17,11 +18,13 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/service/vm/backup"
 	"github.com/mainstay-infra/mainstay/service/vm/caller"
+	"github.com/mainstay-infra/mainstay/service/vm/compliance"
 	"github.com/mainstay-infra/mainstay/service/vm/dataplane"
 	"github.com/mainstay-infra/mainstay/service/vm/httpapi"
 	"github.com/mainstay-infra/mainstay/service/vm/identity"
 	"github.com/mainstay-infra/mainstay/service/vm/job"
 	"github.com/mainstay-infra/mainstay/service/vm/life"
+	"github.com/mainstay-infra/mainstay/service/vm/notify"
 	"github.com/mainstay-infra/mainstay/service/vm/pam"
 	"github.com/mainstay-infra/mainstay/service/vm/record"
 	"github.com/mainstay-infra/mainstay/service/vm/snapshot"
@@ -40,6 +43,7 @@ func Migrations() []db.Migration {
 		{Owner: "keyring", Files: keyring.Migrations()},
 		{Owner: "session", Files: session.Migrations()},
 		{Owner: "identity", Files: identity.Migrations()},
+		{Owner: "endpoint", Files: endpoint.Migrations()},
 		{Owner: "vm", Files: db.EmbeddedMigrations(migrationFiles)},
 	}
 }
@@ -67,6 +71,9 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 		return err
 	}
 	s.store = record.New(s.db, s.audit, s.now)
+	s.notifier = notify.New(notify.Config{
+		DB: s.db, Store: s.store, Sealer: sealers.webhooks, AllowPrivate: s.cfg.AllowPrivateTargets, Log: s.log, Now: s.now,
+	})
 	if err := s.openIdentity(ctx, sealers); err != nil {
 		return err
 	}
@@ -89,6 +96,9 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 		return err
 	}
 	s.cfg.BackupPassphrase, s.cfg.BackupSecretKey = "", ""
+	s.scanner = compliance.New(compliance.Config{
+		Store: s.store, Driver: s.driver, Jobs: s.jobs, Network: s.dataplane.Effective, Log: s.log, Now: s.now,
+	})
 	s.watch = watch.New(s.store, s.driver, s.log)
 	s.api, err = httpapi.New(httpapi.Config{
 		Log: s.log, Registry: deps.Registry, Tracer: deps.Tracer, Console: deps.Console, Now: s.now,
@@ -97,6 +107,8 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 		Identity: s.identity, Store: s.store, Jobs: s.jobs, Driver: s.driver, Life: s.life, Snapshots: s.snapshots,
 		Backups:   s.backups,
 		Dataplane: s.dataplane,
+		Notifier:  s.notifier,
+		Scanner:   s.scanner,
 	})
 	return err
 }
@@ -105,12 +117,14 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 type sealers struct {
 	settings *auth.Sealer // VMs' settings for cloud-init
 	factors  *auth.Sealer // second factors
+	webhooks *auth.Sealer // webhooks' secrets
 	tokens   []byte       // signs tokens
 }
 
 // The purposes of the keys that are derived from the secret key.
 const (
 	purposeSettings = "vm cloud-init settings"
+	purposeWebhooks = "vm webhook secrets"
 	purposeAudit    = "vm audit head"
 	purposeTokens   = "vm tokens"
 )
@@ -129,6 +143,9 @@ func (s *Service) openKeys(ctx context.Context, deps Deps) (out sealers, err err
 		return out, err
 	}
 	if out.factors, err = auth.NewSealer(s.keys.Current, identity.Purpose, s.keys.Accepted...); err != nil {
+		return out, err
+	}
+	if out.webhooks, err = auth.NewSealer(s.keys.Current, purposeWebhooks, s.keys.Accepted...); err != nil {
 		return out, err
 	}
 	if out.tokens = []byte(s.cfg.JWTSecret); len(out.tokens) == 0 {
@@ -166,6 +183,11 @@ func (s *Service) renewSeals(ctx context.Context, tx *db.Tx, with sealers, rotat
 		return unreadable, err
 	}
 	n, bad, err := identity.Reseal(ctx, tx, with.factors)
+	resealed, unreadable = resealed+n, unreadable+bad
+	if err != nil {
+		return unreadable, err
+	}
+	n, bad, err = endpoint.Reseal(ctx, tx, with.webhooks)
 	resealed, unreadable = resealed+n, unreadable+bad
 	if err != nil || !rotated {
 		return unreadable, err

@@ -21,12 +21,14 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/service/vm/backup"
+	"github.com/mainstay-infra/mainstay/service/vm/compliance"
 	"github.com/mainstay-infra/mainstay/service/vm/dataplane"
 	"github.com/mainstay-infra/mainstay/service/vm/driver"
 	"github.com/mainstay-infra/mainstay/service/vm/httpapi"
 	"github.com/mainstay-infra/mainstay/service/vm/identity"
 	"github.com/mainstay-infra/mainstay/service/vm/job"
 	"github.com/mainstay-infra/mainstay/service/vm/life"
+	"github.com/mainstay-infra/mainstay/service/vm/notify"
 	"github.com/mainstay-infra/mainstay/service/vm/record"
 	"github.com/mainstay-infra/mainstay/service/vm/snapshot"
 	"github.com/mainstay-infra/mainstay/service/vm/watch"
@@ -61,6 +63,8 @@ type Service struct {
 	backups   *backup.Manager
 	watch     *watch.Watcher
 	dataplane *dataplane.Dataplane
+	notifier  *notify.Notifier
+	scanner   *compliance.Scanner
 	api       *httpapi.API
 	// renew seals stored secrets again with the current secret key.
 	renew func(ctx context.Context, tx *db.Tx, rotated bool) (unreadable int, err error)
@@ -109,8 +113,11 @@ func (s *Service) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, s.end)
 	defer stop()
 	var work sync.WaitGroup
-	var jobsErr error
+	var jobsErr, notifyErr error
 	work.Go(func() { routine.Keep(ctx, s.log, "jobs", func(ctx context.Context) { jobsErr = s.jobs.Run(ctx) }) })
+	work.Go(func() {
+		routine.Keep(ctx, s.log, "webhooks", func(ctx context.Context) { notifyErr = s.notifier.Run(ctx) })
+	})
 	work.Go(func() { routine.Keep(ctx, s.log, "audit", s.audit.Run) })
 	work.Go(func() { routine.Keep(ctx, s.log, "events of the daemon", s.watch.Follow) })
 	work.Go(func() { routine.Keep(ctx, s.log, "backups of an earlier installation", s.backups.ScanAtStart) })
@@ -124,13 +131,14 @@ func (s *Service) Run(ctx context.Context) error {
 		{Name: "remove expired backups", Interval: time.Minute, Run: s.backups.Expire},
 		{Name: "free room in the backup repository", Interval: time.Hour, Run: s.backups.Prune},
 		{Name: "forget jobs", Interval: time.Hour, Run: s.jobs.Expire},
+		{Name: "forget deliveries of webhooks", Interval: time.Hour, Run: s.notifier.Expire},
 		{Name: "seals", Interval: time.Minute, Run: s.renewLateSeals},
 	} {
 		p.Log, p.Rand, p.Jitter = s.log, rand.Float64, 0.1
 		work.Go(func() { routine.Keep(ctx, s.log, p.Name, func(ctx context.Context) { jobs.Every(ctx, p) }) })
 	}
 	work.Wait()
-	return jobsErr
+	return errors.Join(jobsErr, notifyErr)
 }
 
 // StandsOn names what the service stands on, for example "SQLite, host node1".

@@ -17,11 +17,13 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/vm/backup"
 	"github.com/mainstay-infra/mainstay/service/vm/caller"
+	"github.com/mainstay-infra/mainstay/service/vm/compliance"
 	"github.com/mainstay-infra/mainstay/service/vm/dataplane"
 	"github.com/mainstay-infra/mainstay/service/vm/driver"
 	"github.com/mainstay-infra/mainstay/service/vm/identity"
 	"github.com/mainstay-infra/mainstay/service/vm/job"
 	"github.com/mainstay-infra/mainstay/service/vm/life"
+	"github.com/mainstay-infra/mainstay/service/vm/notify"
 	"github.com/mainstay-infra/mainstay/service/vm/record"
 	"github.com/mainstay-infra/mainstay/service/vm/snapshot"
 )
@@ -47,6 +49,8 @@ type Config struct {
 	Snapshots *snapshot.Manager
 	Backups   *backup.Manager
 	Dataplane *dataplane.Dataplane
+	Notifier  *notify.Notifier
+	Scanner   *compliance.Scanner
 }
 
 // API serves the contract's operations.
@@ -61,6 +65,8 @@ type API struct {
 	backups   *backup.Manager
 	identity  *identity.Service
 	dataplane *dataplane.Dataplane
+	notifier  *notify.Notifier
+	scanner   *compliance.Scanner
 }
 
 var _ vmapi.Server = (*API)(nil)
@@ -78,7 +84,7 @@ func New(cfg Config) (*API, error) {
 	a := &API{
 		cfg: cfg, store: cfg.Store, jobs: cfg.Jobs, driver: cfg.Driver, life: cfg.Life,
 		snapshots: cfg.Snapshots, backups: cfg.Backups,
-		identity: cfg.Identity, dataplane: cfg.Dataplane,
+		identity: cfg.Identity, dataplane: cfg.Dataplane, notifier: cfg.Notifier, scanner: cfg.Scanner,
 	}
 	c, err := Contract()
 	if err != nil {

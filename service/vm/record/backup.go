@@ -149,10 +149,15 @@ func (s *Store) ChangeBackup(ctx context.Context, id, message string, f func(b *
 		if b, err = backupIn(caller.ByItself(ctx), tx, id, tx.ForUpdate()); err != nil {
 			return err
 		}
+		was := b.Status
 		if err := f(&b); err != nil {
 			return err
 		}
-		if err := saveBackup(ctx, tx, &b); err != nil || message == "" {
+		if err := saveBackup(ctx, tx, &b); err != nil {
+			return err
+		}
+		h := Happening{Type: backupHappening(was, &b), Backup: &b}
+		if err := s.tellWorld(ctx, tx, h); err != nil || message == "" {
 			return err
 		}
 		_, err := s.change(ctx, tx, b.VM, func(*VM) (kind, text string, err error) {

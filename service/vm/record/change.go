@@ -34,6 +34,9 @@ func (s *Store) Add(ctx context.Context, r VM, action, message string, begin fun
 		if err := setTags(ctx, tx, r.ID, r.Tags.V); err != nil {
 			return err
 		}
+		if err := s.tellWorld(ctx, tx, Happening{Type: VMCreated, VM: r}); err != nil {
+			return err
+		}
 		if err := s.note(ctx, tx, audit.Entry{Action: action, Target: r.ID, Tenant: r.Tenant, Message: r.Name}); err != nil {
 			return err
 		}
@@ -168,6 +171,9 @@ func (s *Store) Delete(ctx context.Context, id string, cancel func(tx *db.Tx, jo
 			if err := cancel(tx, r.Job.ID); err != nil {
 				return err
 			}
+		}
+		if _, err := tx.Exec(ctx, "DELETE FROM compliance_scans WHERE vm_id = ?", id); err != nil {
+			return err
 		}
 		return s.note(ctx, tx, audit.Entry{Action: "vm.delete", Target: id, Tenant: r.Tenant, Message: r.Name})
 	})
@@ -323,7 +329,7 @@ func (s *Store) Unreached(ctx context.Context, id string) error {
 
 // observe changes a VM if f says so. It does nothing if the VM was deleted meanwhile.
 func (s *Store) observe(ctx context.Context, id string, f func(r *VM) (message string, changed bool)) error {
-	ctx = caller.ByItself(ctx)
+	ctx = caller.Acting(ctx, caller.From(ctx).Person()) // the person who caused it stays in the event
 	r, err := s.VM(ctx, id)
 	if err == nil {
 		if _, changed := f(&r); !changed {

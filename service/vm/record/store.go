@@ -19,6 +19,10 @@ type Store struct {
 	now   func() time.Time
 	// networkChanged is called when policies of VMs may have changed; nil: nobody wants to know.
 	networkChanged func()
+	// happened is called in transactions (OnHappening); nil: nobody wants to know.
+	happened func(ctx context.Context, tx *db.Tx, h Happening) error
+	// tenantDeleted are called in the transaction that removes a tenant.
+	tenantDeleted []func(ctx context.Context, tx *db.Tx, tenant string) error
 }
 
 // New returns a Store on a database that has its tables.

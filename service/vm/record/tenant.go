@@ -159,6 +159,9 @@ func (s *Store) DeleteTenant(ctx context.Context, name string, users func(tx *db
 		if err := s.deleteDocuments(ctx, tx, name); err != nil {
 			return err
 		}
+		if err := s.deleteOfTenant(ctx, tx, name); err != nil {
+			return err
+		}
 		return s.note(ctx, tx, audit.Entry{Action: "tenant.delete", Target: name, Tenant: name})
 	})
 }

@@ -237,18 +237,25 @@ func (s *Store) VMs(ctx context.Context, f Filter) (page []VM, total int, err er
 	return page, total, err
 }
 
-// save writes all columns of a VM that can change.
+// save writes all columns of a VM that can change, and tells what has happened to it. All changes of a
+// VM's state go through it, but that to unreachable.
 func (s *Store) save(ctx context.Context, tx *db.Tx, r *VM) error {
 	s.networkChange(tx)
+	was, err := s.beforeSave(ctx, tx, r.ID)
+	if err != nil {
+		return err
+	}
 	r.UpdatedAt, r.Search = db.At(s.now()), r.searchText()
-	_, err := tx.Exec(ctx, `UPDATE vms SET name = ?, spec = ?, labels = ?, tags = ?, description = ?, cpus = ?, memory = ?,
+	if _, err := tx.Exec(ctx, `UPDATE vms SET name = ?, spec = ?, labels = ?, tags = ?, description = ?, cpus = ?, memory = ?,
 		disk = ?, pending = ?, state = ?, unreachable = ?, autostart = ?, protected = ?, node = ?, driver_id = ?,
 		driver_gen = ?, ips = ?, mac = ?, agent = ?, last_error = ?, snapshot_id = ?, secret = ?, search = ?,
 		events = ?, updated_at = ?, started_at = ?, deleted_at = ? WHERE id = ?`,
 		r.Name, r.Spec, r.Labels, r.Tags, r.Description, r.CPUs, r.Memory, r.Disk, r.Pending, r.State,
 		r.Unreachable, r.Autostart, r.Protected, r.Node, r.DriverID, r.DriverGen, r.IPs, r.MAC, r.Agent, r.LastError,
-		r.SnapshotID, r.Secret, r.Search, r.Events, r.UpdatedAt, r.StartedAt, r.DeletedAt, r.ID)
-	return err
+		r.SnapshotID, r.Secret, r.Search, r.Events, r.UpdatedAt, r.StartedAt, r.DeletedAt, r.ID); err != nil {
+		return err
+	}
+	return s.tellWorld(ctx, tx, Happening{Type: happening(was, r), VM: r, Was: was.State})
 }
 
 // setTags replaces the rows of a VM's tags.

@@ -49,7 +49,8 @@ type Daemon struct {
 	policies map[string]*policyState
 	flowed   []hypervisorapi.Flow
 	nameless bool // it refuses rules for names
-	started  int  // how many VMs have started; gives each its address
+	guest    func(vm string, argv []string) *hypervisorapi.ExecOutcome
+	started  int // how many VMs have started; gives each its address
 }
 
 // Fault is an answer in place of the daemon's own.
@@ -92,7 +93,7 @@ func New(t testing.TB) *Daemon {
 		"ListTransferRanges": d.onTransfer(d.rangesOf), "ReadTransfer": d.onTransfer(d.readData),
 		"WriteTransfer": d.onTransfer(d.writeData), "FinishTransfer": d.onTransfer(d.finishTransfer),
 		"GetNetworkPolicy": d.getPolicy, "PutNetworkPolicy": d.putPolicy, "DeleteNetworkPolicy": d.deletePolicy,
-		"ListFlows": d.listFlows,
+		"ListFlows": d.listFlows, "Exec": d.exec,
 	}
 	mux := http.NewServeMux()
 	for _, op := range c.Operations() {
