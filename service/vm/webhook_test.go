@@ -271,6 +271,9 @@ func TestATenantGetsAndSeesItsOwnOnly(t *testing.T) {
 		}
 		// A tenant that is made anew must not find the webhooks of the one before.
 		m.call("DELETE", "/api/vms/a", alice, nil).Want(204)
+		for _, b := range contracttest.As[[]vmapi.Backup](m.call("GET", "/api/backups", alice, nil).Want(200)) {
+			m.call("DELETE", "/api/backups/"+b.Id, alice, nil).Want(204)
+		}
 		m.call("DELETE", "/api/users/alice", m.admin, nil).Want(204)
 		m.call("DELETE", "/api/tenants/acme", m.admin, nil).Want(204)
 		m.call("GET", "/api/webhooks/"+w.Id, m.admin, nil).Want(404)
