@@ -111,3 +111,43 @@ func TestVMManagementThatIsKilledTellsEachChangeToItsWebhooks(t *testing.T) {
 		}
 	}
 }
+
+// A scan asks the agent of a guest that really runs.
+func TestAComplianceScanAsksARealGuest(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	d := newHypervisor(t, nil, freeLoopback(t))
+	d.start()
+	d.withDemo(t)
+	m := newVMManager(t, d.listen)
+	m.start()
+	for path, body := range map[string]map[string]any{"/api/vms": {"name": "web", "image": "demo", "memory": 192}} {
+		if status, raw := m.call("POST", path, body); status != 201 {
+			t.Fatalf("%d %s", status, raw)
+		}
+	}
+	if status, raw := m.call("POST", "/api/vms/web/start", map[string]any{}); status != 202 {
+		t.Fatalf("%d %s", status, raw)
+	}
+	var found vmapi.ComplianceResult
+	judged := 0
+	eventually(t, "a scan in which the guest's agent answers", func() bool {
+		status, raw := m.call("POST", "/api/compliance/scan/web", map[string]any{"profile_id": "level-2"})
+		if status != 202 {
+			return false // it still starts
+		}
+		scan := hvAs[vmapi.ComplianceScan](t, raw)
+		m.call("GET", "/api/jobs/"+scan.JobId+"?wait=30", map[string]any{})
+		_, raw = m.call("GET", "/api/compliance/results", map[string]any{})
+		found, judged = hvAs[[]vmapi.ComplianceResult](t, raw)[0], 0
+		for _, c := range found.Checks {
+			if c.Scope == vmapi.ComplianceCheckScopeGuest && c.Status != vmapi.ComplianceCheckStatusSkipped {
+				judged++
+			}
+		}
+		return judged >= 10
+	})
+	if found.Status != vmapi.ComplianceStatusCompleted || judged < 10 {
+		t.Errorf("%s %s: %d checks of the guest were not skipped", found.Status, found.Error, judged)
+	}
+}
