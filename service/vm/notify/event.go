@@ -19,8 +19,9 @@ type Data struct {
 	Version int     `json:"version"`
 	VM      VM      `json:"vm"`
 	Backup  *Backup `json:"backup,omitempty"` // of backup events
-	Actor   string  `json:"actor,omitempty"`  // the user who caused it; empty: nobody
-	Message string  `json:"message,omitempty"`
+	// Actor is the user who caused it; empty: nobody, or the hypervisor daemon told of it first.
+	Actor   string `json:"actor,omitempty"`
+	Message string `json:"message,omitempty"`
 }
 
 // VM is the VM that an event is about, as it was right after the event.
