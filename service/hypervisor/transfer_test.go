@@ -143,7 +143,7 @@ func TestATransferReadsTheDiskAsOfOneMomentAndTheNextOneWhatChanged(t *testing.T
 	if !bytes.Equal(disk, d.content(vm.Id)) {
 		t.Fatal("what was read is not what the disk holds")
 	}
-	// A checkpoint that the disk does not have any more is no reason to read less.
+	// If the disk has lost the checkpoint, everything is read.
 	if late := d.transfer(
 		vm.Id, object{"direction": "read", "consumer": "test", "since": *first.Checkpoint},
 	); late.Changed {

@@ -202,7 +202,7 @@ const VarsFile = "vars.fd"
 type DiskKeeper interface {
 	// OpenDisks opens a VM's disks without running it, until Close.
 	OpenDisks(ctx context.Context, s *Spec) (Disks, error)
-	// OpenDisks opens a VM's disks without running it, until Close.
+	// StartFrom starts a VM from a full snapshot.
 	StartFrom(ctx context.Context, s *Spec, snapshot string) (Instance, error)
 }
 
@@ -225,7 +225,7 @@ type Disks interface {
 	// Export serves the disk, as of one moment, to readers, or a disk that no guest uses to a writer,
 	// until EndExport. There is at most one export.
 	Export(ctx context.Context, e DiskExport) (Export, error)
-	// EndExport ends the export, also that of a killed daemon. It succeeds if there is none.
+	// EndExport ends the export, also that of a killed daemon. It succeeds without an export.
 	EndExport(ctx context.Context) error
 	// HasBitmap reports whether a bitmap exists and has tracked all changes.
 	HasBitmap(ctx context.Context, name string) (bool, error)

@@ -4,7 +4,8 @@
 //	freeze.go    quiescing the guest's file systems
 //	snapshot.go, revert.go
 //	backup.go    point-in-time copies of a disk, and the bitmaps for incremental ones
-//	transfer.go  disks that callers read as of one moment, or write
+//	transfer.go  transfers: disks that callers read as of one moment (transfer_read.go), or write
+//	             (transfer_write.go)
 //	clone.go     VMs made from another's disk or from a backup; disks that clones share
 //	settle.go    finishes or undoes what was in progress when the daemon ended
 //

@@ -208,7 +208,7 @@ func (m *Manager) Protect(ctx context.Context, id string, until time.Time) (reco
 	case !b.Restorable():
 		return b, fault.New(fault.Conflict, "the backup is %s; one that is completed can be protected", b.Status)
 	case !until.After(m.now()) || !until.After(b.ProtectedTill.Time):
-		return b, fault.InvalidField("until", "must be in the future, and later than the protection that there is")
+		return b, fault.InvalidField("until", "must be in the future, and later than the present protection")
 	case until.Sub(m.now()) > maxProtection:
 		return b, fault.InvalidField("until", "must be at most ten years ahead")
 	}

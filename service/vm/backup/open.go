@@ -80,10 +80,10 @@ func (l *Location) store(ctx context.Context, now time.Time) (store.Store, error
 	return dir.Open(l.URL, now)
 }
 
-// errNone means that there is no repository yet.
+// errNone means that nobody has made a backup yet.
 var errNone = fault.New(fault.NotFound, "there is no backup repository yet; the first backup makes it")
 
-// open opens the repository, once. With create, it makes one if there is none.
+// open opens the repository once. With create, it makes a missing one.
 func (m *Manager) open(ctx context.Context, create bool) (*repository.Repository, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

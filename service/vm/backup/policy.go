@@ -123,7 +123,7 @@ func (m *Manager) thin(ctx context.Context, p *record.Policy, vm string) error {
 		b := &all[i]
 		id, err := repository.ParseID(b.RepoID)
 		if b.VM != vm || b.Status != record.BackupCompleted || err != nil {
-			continue // what is damaged is no reason to remove what is not
+			continue // a damaged backup does not count, so that whole ones stay
 		}
 		byID[id] = b
 		dated = append(dated, repository.Dated{ID: id, Taken: b.CreatedAt.Time, ProtectedUntil: b.ProtectedTill.Time})

@@ -145,7 +145,7 @@ func (i *Instance) EndExport(ctx context.Context) error {
 			}
 		}
 	}
-	// It refuses if there is no server.
+	// QEMU refuses this without a server.
 	_ = i.monitor.Execute(ctx, "nbd-server-stop", nil, nil)
 	// In this order: the filter lets go of the disk only once nobody reads through it.
 	for _, name := range []string{exportView, exportFilter, exportScratch} {
