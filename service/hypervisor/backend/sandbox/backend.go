@@ -220,7 +220,7 @@ func (b *Backend) Clean(ctx context.Context, s *backend.Spec) error {
 	if _, err := os.Lstat(state); errors.Is(err, fs.ErrNotExist) {
 		return process.Forget(s.Folder)
 	}
-	lock, err := sweepAndLock(ctx, s.Folder, state)
+	lock, err := sweepAndLock(ctx, b.options.Program, s.Folder, state)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"os/exec"
 	"strconv"
 	"time"
 
@@ -22,9 +24,9 @@ const lockPause = 2 * time.Millisecond
 // sweepAndLock kills every process of a sandbox and returns with a lock on the VM's folder, during
 // which no other can be created. A process that a daemon started just before it died cannot be
 // identified by its arguments yet, but holds the lock.
-func sweepAndLock(ctx context.Context, folder, state string) (*os.File, error) {
+func sweepAndLock(ctx context.Context, program, folder, state string) (*os.File, error) {
 	for {
-		if err := sweep(ctx, state); err != nil {
+		if err := sweep(ctx, program, state); err != nil {
 			return nil, err
 		}
 		lock, free, err := lockFolder(folder)
@@ -32,7 +34,7 @@ func sweepAndLock(ctx context.Context, folder, state string) (*os.File, error) {
 			return nil, err
 		}
 		if free {
-			if err := sweep(ctx, state); err != nil { // of what was made in between
+			if err := sweep(ctx, program, state); err != nil { // of what was made in between
 				unlock(lock)
 				return nil, err
 			}
@@ -70,42 +72,88 @@ func unlock(lock *os.File) {
 
 // sweep kills every process of the sandbox with this state folder: the sandbox, its gofer, and
 // runsc commands of a dead daemon, which may still be creating more.
-func sweep(ctx context.Context, state string) error {
+func sweep(ctx context.Context, program, state string) error {
 	for {
-		pids, err := processes(state)
-		if err != nil || len(pids) == 0 {
+		found, starting, err := processes(program, state)
+		if err != nil || len(found) == 0 && !starting {
 			return err
 		}
-		for _, pid := range pids {
+		for _, pid := range found {
 			if err := end(ctx, pid, state); err != nil {
 				return err
 			}
+		}
+		if !starting {
+			continue
+		}
+		select {
+		case <-time.After(lockPause):
+		case <-ctx.Done():
+			return fmt.Errorf("a process that runsc starts does not show its arguments: %w", ctx.Err())
 		}
 	}
 }
 
 // processes returns the PIDs of a sandbox's processes, except those in its own PID namespace, which
-// end with it.
-func processes(state string) ([]int, error) {
+// end with it. It also reports whether a process of runsc is just being started, which may be the
+// sandbox's: between the kernel's dropping of the old arguments and its setting of the new ones, a
+// process has none.
+func processes(program, state string) (found []int, starting bool, err error) {
+	runsc, err := programFile(program)
+	if err != nil {
+		return nil, false, err
+	}
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	var found []int
 	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil && belongs(pid, state) {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		line, err := process.CommandLine(pid)
+		switch {
+		case err != nil: // it has ended
+		case len(line) == 0:
+			starting = starting || executes(pid, runsc)
+		case names(line, state):
 			found = append(found, pid)
 		}
 	}
-	return found, nil
+	return found, starting, nil
 }
 
-// belongs reports whether a process has the state folder in its arguments.
-func belongs(pid int, state string) bool {
-	line, err := process.CommandLine(pid)
+// programFile returns the file of a program, or nil if it is not installed any more.
+func programFile(program string) (os.FileInfo, error) {
+	path, err := exec.LookPath(program)
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return nil, nil //nolint:nilnil // sandboxes can be cleaned up without it
+	}
 	if err != nil {
+		return nil, err
+	}
+	return os.Stat(path)
+}
+
+// executes reports whether a process executes a program. Kernel threads and ended processes execute
+// none.
+func executes(pid int, program os.FileInfo) bool {
+	if program == nil {
 		return false
 	}
+	info, err := os.Stat(fmt.Sprintf("/proc/%d/exe", pid))
+	return err == nil && os.SameFile(info, program)
+}
+
+// belongs reports whether a process is one of the sandbox with this state folder.
+func belongs(pid int, state string) bool {
+	line, err := process.CommandLine(pid)
+	return err == nil && names(line, state)
+}
+
+// names reports whether a command line has the state folder in its arguments.
+func names(line []byte, state string) bool {
 	for i, argument := range bytes.Split(line, []byte{0}) {
 		if i > 0 && string(argument) == rootFlag(state) {
 			return true
