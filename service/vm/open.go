@@ -16,6 +16,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/operation"
 	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/service/vm/backup"
+	"github.com/mainstay-infra/mainstay/service/vm/billing"
 	"github.com/mainstay-infra/mainstay/service/vm/caller"
 	"github.com/mainstay-infra/mainstay/service/vm/dataplane"
 	"github.com/mainstay-infra/mainstay/service/vm/httpapi"
@@ -89,6 +90,7 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 		return err
 	}
 	s.cfg.BackupPassphrase, s.cfg.BackupSecretKey = "", ""
+	s.billing = billing.New(billing.Config{Store: s.store, Driver: s.driver, Log: s.log, Now: s.now})
 	s.watch = watch.New(s.store, s.driver, s.log)
 	s.api, err = httpapi.New(httpapi.Config{
 		Log: s.log, Registry: deps.Registry, Tracer: deps.Tracer, Console: deps.Console, Now: s.now,
@@ -97,6 +99,7 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 		Identity: s.identity, Store: s.store, Jobs: s.jobs, Driver: s.driver, Life: s.life, Snapshots: s.snapshots,
 		Backups:   s.backups,
 		Dataplane: s.dataplane,
+		Billing:   s.billing,
 	})
 	return err
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/problem"
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/vm/backup"
+	"github.com/mainstay-infra/mainstay/service/vm/billing"
 	"github.com/mainstay-infra/mainstay/service/vm/caller"
 	"github.com/mainstay-infra/mainstay/service/vm/dataplane"
 	"github.com/mainstay-infra/mainstay/service/vm/driver"
@@ -47,6 +48,7 @@ type Config struct {
 	Snapshots *snapshot.Manager
 	Backups   *backup.Manager
 	Dataplane *dataplane.Dataplane
+	Billing   *billing.Manager
 }
 
 // API serves the contract's operations.
@@ -61,6 +63,7 @@ type API struct {
 	backups   *backup.Manager
 	identity  *identity.Service
 	dataplane *dataplane.Dataplane
+	billing   *billing.Manager
 }
 
 var _ vmapi.Server = (*API)(nil)
@@ -79,6 +82,7 @@ func New(cfg Config) (*API, error) {
 		cfg: cfg, store: cfg.Store, jobs: cfg.Jobs, driver: cfg.Driver, life: cfg.Life,
 		snapshots: cfg.Snapshots, backups: cfg.Backups,
 		identity: cfg.Identity, dataplane: cfg.Dataplane,
+		billing: cfg.Billing,
 	}
 	c, err := Contract()
 	if err != nil {
