@@ -6,6 +6,7 @@
 //	account.go    logging in; user.go, tenant.go, twofactor.go: who may do what
 //	list.go, create.go, life.go, snapshot.go: VMs
 //	backup.go, policy.go: backups
+//	billing.go    prices, usage, invoices
 //	network.go    network policies, security groups, flows
 //	job.go        work that takes long: follow it to its end
 //	audit.go, events.go: what happened
@@ -74,6 +75,7 @@ runs on this machine, the command logs in as the admin whose password "mainstay 
 		s.list(), s.show(), s.create(), s.set(), s.clone(), s.delete(),
 		s.start(), s.stop(), s.restart(), s.pause(), s.resume(),
 		s.metrics(), s.events(), s.snapshots(), s.backups(), s.network(), s.jobs(),
+		s.billing(),
 		s.whoami(), s.users(), s.tenants(), s.twoFactor(), s.audit(),
 	)
 	s.Complete(cmd)
