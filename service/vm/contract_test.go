@@ -66,7 +66,7 @@ func TestEveryOperationIsExercisedRefusesStrangersAndIsAudited(t *testing.T) {
 		if op.Access == "open" {
 			continue
 		}
-		path := strings.NewReplacer("{id}", "none", "{name}", "none", "{job}", "none", "{username}", "none", "{policy}", "none").Replace(op.Path)
+		path := strings.NewReplacer("{id}", "none", "{name}", "none", "{job}", "none", "{username}", "none", "{policy}", "none", "{tenant_id}", "none").Replace(op.Path)
 		a := m.call(op.Method, path, "", nil).Want(401)
 		if !strings.Contains(a.Body, `"Authentication required"`) {
 			t.Errorf("%s: %s", op.ID, a.Body)
@@ -139,6 +139,7 @@ func takeTour(tr *tour) {
 
 	tourBackups(tr)
 	takeNetworkTour(tr)
+	takeBillingTour(tr)
 	jobs := contracttest.As[[]vmapi.Job](tr.ok("ListJobs", "/api/jobs?vm="+made.Id, nil, 200))
 	job := "/api/jobs/" + jobs[0].Id
 	tr.ok("GetJob", job, nil, 200)
@@ -242,7 +243,7 @@ func TestAccessMatrix(t *testing.T) {
 			continue
 		}
 		fmt.Fprintf(&got, "%s\t%s", op.ID, op.Access)
-		path := strings.NewReplacer("{id}", "none", "{name}", "none", "{job}", "none", "{username}", "none", "{policy}", "none").Replace(op.Path)
+		path := strings.NewReplacer("{id}", "none", "{name}", "none", "{job}", "none", "{username}", "none", "{policy}", "none", "{tenant_id}", "none").Replace(op.Path)
 		for _, name := range names {
 			body := any(nil)
 			if op.Method != "GET" && op.Method != "DELETE" {

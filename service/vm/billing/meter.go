@@ -38,6 +38,10 @@ func (m *Manager) Measure(ctx context.Context) error {
 }
 
 func (m *Manager) measure(ctx context.Context) error {
+	known, err := m.store.Known(ctx)
+	if err != nil || len(known) == 0 {
+		return err
+	}
 	at := m.now() // before the answer, so that all of them ran then
 	list, err := m.driver.List(ctx)
 	if err != nil {
@@ -46,7 +50,7 @@ func (m *Manager) measure(ctx context.Context) error {
 	if err := m.count(ctx, at, list, nil); err != nil {
 		return err
 	}
-	sent := m.ask(ctx, list)
+	sent := m.ask(ctx, known, list)
 	if len(sent) == 0 {
 		return nil
 	}
@@ -87,18 +91,13 @@ func (m *Manager) count(ctx context.Context, at time.Time, list driver.List, sen
 }
 
 // ask asks the running VMs what they have sent. Those that do not answer are left out.
-func (m *Manager) ask(ctx context.Context, list driver.List) map[string]driver.Metrics {
-	known, err := m.store.Known(ctx)
-	if err != nil {
-		return nil // the next time
-	}
+func (m *Manager) ask(ctx context.Context, known []record.VM, list driver.List) map[string]driver.Metrics {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	var mu sync.Mutex
 	sent := map[string]driver.Metrics{}
 	turns := make(chan struct{}, askers)
 	var asking sync.WaitGroup
-	defer asking.Wait()
 	for i := range known {
 		r := &known[i]
 		if seen, ok := list.VMs[r.ID]; !ok || !seen.State.HasProcess() || ctx.Err() != nil {
@@ -184,10 +183,10 @@ func (m *Manager) settle(ctx context.Context, node string) error {
 // what runs.
 func (m *Manager) ranUntil(ctx context.Context, h *record.Happening, connected time.Time) (time.Time, error) {
 	r, seen, ok, err := m.store.Uncertain(ctx, h.Node, h.DriverID, h.At, connected)
-	if err != nil || !ok {
+	if err != nil || !ok || h.At.Sub(seen) <= measures {
 		return time.Time{}, err
 	}
-	measured, step, err := m.driver.MeasuredUntil(ctx, driver.PlaceOf(&r), seen)
+	measured, step, err := m.driver.Measured(ctx, driver.PlaceOf(&r), seen, h.At)
 	switch {
 	case fault.Is(err, fault.NotFound):
 		return seen, nil // the daemon has removed it

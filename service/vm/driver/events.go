@@ -59,19 +59,23 @@ func (d *Driver) Events(ctx context.Context, node, last string, use func(e Event
 	return err
 }
 
-// MeasuredUntil returns until when the daemon has measured a VM's process, since a time. It measures
-// processes that run every few seconds, so a time between was not missed. The zero time says that it
-// has not measured it, or does not know any more.
-func (d *Driver) MeasuredUntil(ctx context.Context, at Place, since time.Time) (last time.Time, step time.Duration, err error) {
+// Measured returns when the last step begins in which the daemon has measured a VM's process, of those
+// between two times, and how long steps are. It measures what runs every few seconds. The zero time
+// says that it has not measured the process, or does not know any more.
+func (d *Driver) Measured(
+	ctx context.Context, at Place, since, until time.Time,
+) (last time.Time, step time.Duration, err error) {
 	points := 1000
 	h, err := call[hypervisorapi.VMHistory](ctx, d, at, readTimeout,
 		func(ctx context.Context, c *hypervisorapi.Client) (*http.Response, error) {
 			return c.GetVMHistory(ctx, at.ID, &hypervisorapi.GetVMHistoryParams{Since: &since, Points: &points})
 		})
-	if err != nil || len(h.Points) == 0 {
-		return last, 0, err
+	for _, p := range h.Points {
+		if !p.At.After(until) {
+			last = p.At
+		}
 	}
-	return h.Points[len(h.Points)-1].At, time.Duration(h.StepSeconds) * time.Second, nil
+	return last, time.Duration(h.StepSeconds) * time.Second, err
 }
 
 // lookForNodes is how often the hosts of a fleet are listed, to follow new ones.

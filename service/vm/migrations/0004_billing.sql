@@ -20,6 +20,7 @@ CREATE TABLE usage_tracks (
     tenant     TEXT NOT NULL,
     to_at      BIGINT NOT NULL,  -- counted until then
     final      BOOLEAN NOT NULL, -- nothing is counted any more
+    lost       BOOLEAN NOT NULL, -- it is final because the daemon does not know the VM; unless it is seen again
     counter    BIGINT NOT NULL,  -- bytes that the process had sent when its counter was last read
     counter_at BIGINT,
     PRIMARY KEY (vm_id, kind, started_at)

@@ -21,7 +21,8 @@ type UsageFilter struct {
 }
 
 func (f *UsageFilter) scope(ctx context.Context) db.Scope {
-	scope := caller.From(ctx).Scope().And("from_at < ? AND (to_at > ? OR from_at >= ?)", db.At(f.To), db.At(f.From), db.At(f.From))
+	from, to := db.At(f.From), db.At(f.To)
+	scope := caller.From(ctx).Scope().And("from_at < ? AND (to_at > ? OR from_at >= ?)", to, from, from)
 	if f.VM != "" {
 		scope = scope.And("(vm_name = ? OR vm_id = ?)", f.VM, f.VM)
 	}
@@ -78,7 +79,8 @@ func (s *Store) CheckBilled(ctx context.Context, tenant string) error {
 func (s *Store) NotCounted(ctx context.Context, tenant string, until time.Time) (name string, err error) {
 	return name, s.db.Get(ctx, &name, `SELECT COALESCE(MIN(u.vm_name), '') FROM usage_tracks t JOIN usage_segments u
 		ON u.vm_id = t.vm_id AND u.kind = t.kind AND u.started_at = t.started_at
-		WHERE t.tenant = ? AND t.to_at < ? AND NOT t.final`, tenant, db.At(until))
+		WHERE t.tenant = ? AND t.to_at < ? AND NOT t.final AND NOT EXISTS (SELECT 1 FROM usage_tracks n
+		WHERE n.vm_id = t.vm_id AND n.kind = t.kind AND n.started_at > t.started_at)`, tenant, db.At(until))
 }
 
 // Line is a line of an invoice.

@@ -27,6 +27,7 @@ type track struct {
 	Tenant    string  `db:"tenant"`
 	To        db.Time `db:"to_at"`
 	Final     bool    `db:"final"`
+	Lost      bool    `db:"lost"` // final, but it goes on if the same run is seen again
 	Counter   int64   `db:"counter"`
 	CounterAt db.Time `db:"counter_at"`
 }
@@ -175,6 +176,8 @@ func (tx *counting) run(ctx context.Context, r *VM, seen *Sighting) (*track, err
 		return nil, err
 	case last == nil || last.StartedAt.Before(started):
 		return tx.begin(ctx, r, trackRun, started, false)
+	case last.Lost && last.StartedAt.Equal(started):
+		last.Final, last.Lost = false, false
 	case last.Final || last.StartedAt.After(started) && !last.ByEvent:
 		return nil, nil
 	}
@@ -272,8 +275,9 @@ func (tx *counting) extend(ctx context.Context, r *VM, t *track, to time.Time, s
 }
 
 func (tx *counting) save(ctx context.Context, t *track) error {
-	_, err := tx.Exec(ctx, `UPDATE usage_tracks SET to_at = ?, final = ?, counter = ?, counter_at = ?
-		WHERE vm_id = ? AND kind = ? AND started_at = ?`, t.To, t.Final, t.Counter, t.CounterAt, t.VM, t.Kind, t.StartedAt)
+	_, err := tx.Exec(ctx, `UPDATE usage_tracks SET to_at = ?, final = ?, lost = ?, counter = ?, counter_at = ?
+		WHERE vm_id = ? AND kind = ? AND started_at = ?`,
+		t.To, t.Final, t.Lost, t.Counter, t.CounterAt, t.VM, t.Kind, t.StartedAt)
 	return err
 }
 
@@ -445,7 +449,7 @@ func (tx *counting) end(ctx context.Context, r *VM, t *track, h *Happening) erro
 	if err := tx.extend(ctx, r, t, to, nil); err != nil {
 		return err
 	}
-	t.Final = true
+	t.Final, t.Lost = true, h.Gone
 	return tx.save(ctx, t)
 }
 
@@ -462,7 +466,9 @@ func (tx *counting) bounded(ctx context.Context, t *track, at time.Time) (time.T
 
 // Uncertain returns a VM that has an id at the daemon of a host, and until when its process was seen, if
 // at a time it has a run that was not seen since another time. ok is false otherwise.
-func (s *Store) Uncertain(ctx context.Context, node, driverID string, at, since time.Time) (r VM, seen time.Time, ok bool, err error) {
+func (s *Store) Uncertain(
+	ctx context.Context, node, driverID string, at, since time.Time,
+) (r VM, seen time.Time, ok bool, err error) {
 	err = s.db.Get(ctx, &r, "SELECT * FROM vms WHERE node = ? AND driver_id = ?", node, driverID)
 	if err == nil {
 		var t track
@@ -476,10 +482,11 @@ func (s *Store) Uncertain(ctx context.Context, node, driverID string, at, since 
 	return r, seen, ok && err == nil, err
 }
 
-// SettleRuns ends the runs of a host's VMs that were not seen since a time: their events are lost.
+// SettleRuns ends the runs of a host's VMs that were not seen since a time: the events that said when they
+// ended are lost.
 func (s *Store) SettleRuns(ctx context.Context, node string, since time.Time) error {
 	return s.count(ctx, func(tx *counting) error {
-		_, err := tx.Exec(ctx, `UPDATE usage_tracks SET final = TRUE WHERE kind = ? AND NOT final AND to_at < ?
+		_, err := tx.Exec(ctx, `UPDATE usage_tracks SET final = TRUE, lost = TRUE WHERE kind = ? AND NOT final AND to_at < ?
 			AND vm_id IN (SELECT id FROM vms WHERE node = ?)`, trackRun, db.At(since), node)
 		return err
 	})
