@@ -46,7 +46,7 @@ func (c *charge) row() []string {
 	case tariff.CPU, tariff.Memory:
 	}
 	at := func(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
-	cost, quantity, tenant := c.cost.String(), c.quantity.String(), TenantID(c.tenant)
+	cost, quantity := c.cost.String(), c.quantity.String()
 	values := map[string]string{
 		"BilledCost": cost, "EffectiveCost": cost, "ListCost": cost, "ContractedCost": cost,
 		"BillingAccountId": issuer, "BillingAccountName": issuer, "BillingCurrency": c.currency,
@@ -58,7 +58,7 @@ func (c *charge) row() []string {
 		"InvoiceIssuerName": issuer, "ProviderName": issuer, "PublisherName": issuer,
 		"ResourceId": c.vm, "ResourceName": c.name, "ResourceType": "Virtual machine",
 		"ServiceCategory": category, "ServiceName": service, "SkuId": string(c.resource), "SkuPriceId": string(c.resource),
-		"SubAccountId": tenant, "SubAccountName": tenant,
+		"SubAccountId": c.tenant, "SubAccountName": c.tenant, // empty for VMs without a tenant
 	}
 	out := make([]string, len(columns))
 	for i, name := range columns {
