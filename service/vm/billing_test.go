@@ -171,7 +171,7 @@ func TestAVMThatIsNotSeenCountsUntilItWasSeenAndOnWhenItIsSeenAgain(t *testing.T
 			m.eventually(what+": it counts on", func() bool { return m.ran() > ran+time.Hour && disk() > had+time.Hour })
 		}
 		counts("its host does not answer", func() {
-			m.daemon.Fail(func(drivertest.Call) *drivertest.Fault { return &drivertest.Fault{Status: 503} })
+			m.daemon.Fail(func(drivertest.Call) *drivertest.Fault { return &drivertest.Fault{} })
 		}, func() { m.daemon.Fail(nil) })
 		var show func()
 		counts("it is missing", func() { show = m.daemon.Hide("web") }, func() { show() })
@@ -330,7 +330,7 @@ func TestInvoicesOfMonthsThatAreOverNeverChange(t *testing.T) {
 		if all := contracttest.As[[]vmapi.Invoice](m.call("GET", "/api/billing/invoices", m.admin, nil).Want(200)); len(all) != 0 {
 			t.Errorf("a draft is stored: %+v", all)
 		}
-		away := func(drivertest.Call) *drivertest.Fault { return &drivertest.Fault{Status: 503} }
+		away := func(drivertest.Call) *drivertest.Fault { return &drivertest.Fault{} }
 		m.daemon.Fail(away)
 		_, end := monthOf(m.now())
 		m.ahead(end.Sub(m.now()) + time.Hour)
