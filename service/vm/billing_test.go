@@ -316,7 +316,9 @@ func TestInvoicesOfMonthsThatAreOverNeverChange(t *testing.T) {
 	t.Parallel()
 	engines(t, func(m *manager) {
 		m.call("PUT", "/api/tenants/acme", m.admin, object{}).Want(200)
-		ada, bob, vera := m.user("ada", "admin", "acme"), m.user("bob", "admin", "other"), m.user("vera", "viewer", "acme")
+		ada := m.user("ada", "admin", "acme")
+		m.user("bob", "admin", "other")
+		m.user("vera", "viewer", "acme")
 		m.call("PUT", "/api/billing/pricing", m.admin, eurPrices).Want(200)
 		m.made("web", ada)
 		m.made("lonely", m.admin)
@@ -348,7 +350,8 @@ func TestInvoicesOfMonthsThatAreOverNeverChange(t *testing.T) {
 			"cpu_per_hour": 9, "memory_gb_per_hour": 9, "disk_gb_per_hour": 9, "network_egress_per_gb": 9, "currency": "EUR",
 		}).Want(200)
 		m.again()
-		ada, bob, vera = m.login("ada", "password of ada"), m.login("bob", "password of bob"), m.login("vera", "password of vera")
+		ada = m.login("ada", "password of ada")
+		bob, vera := m.login("bob", "password of bob"), m.login("vera", "password of vera")
 		if again := m.invoice(ada, "acme", month); again.InvoiceId != final.InvoiceId || again.Total != final.Total || !again.Created.Equal(final.Created) {
 			t.Errorf("%+v, then %+v", final, again)
 		}

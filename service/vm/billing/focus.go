@@ -50,7 +50,8 @@ func (c *charge) row() []string {
 	values := map[string]string{
 		"BilledCost": cost, "EffectiveCost": cost, "ListCost": cost, "ContractedCost": cost,
 		"BillingAccountId": issuer, "BillingAccountName": issuer, "BillingCurrency": c.currency,
-		"BillingPeriodStart": at(start), "BillingPeriodEnd": at(end), "ChargePeriodStart": at(c.from), "ChargePeriodEnd": at(c.to),
+		"BillingPeriodStart": at(start), "BillingPeriodEnd": at(end),
+		"ChargePeriodStart": at(c.from), "ChargePeriodEnd": at(c.to),
 		"ChargeCategory": "Usage", "ChargeDescription": c.description, "ChargeFrequency": "Usage-Based",
 		"ConsumedQuantity": quantity, "ConsumedUnit": c.resource.Unit(), "PricingQuantity": quantity,
 		"PricingUnit": c.resource.Unit(), "PricingCategory": "Standard",

@@ -18,7 +18,8 @@ import (
 func apiPricing(p tariff.Price) vmapi.Pricing {
 	out := vmapi.Pricing{
 		CpuPerHour: p.CPUPerHour.InexactFloat64(), MemoryGbPerHour: p.MemoryGBPerHour.InexactFloat64(),
-		DiskGbPerHour: p.DiskGBPerHour.InexactFloat64(), NetworkEgressPerGb: p.EgressPerGB.InexactFloat64(), Currency: p.Currency,
+		DiskGbPerHour: p.DiskGBPerHour.InexactFloat64(), NetworkEgressPerGb: p.EgressPerGB.InexactFloat64(),
+		Currency: p.Currency,
 	}
 	if p.ID != 0 {
 		out.EffectiveFrom = ref(p.From.UTC())
@@ -33,7 +34,9 @@ func (a *API) GetPricing(ctx context.Context, _ vmapi.GetPricingRequestObject) (
 }
 
 // SetPricing changes what usage costs from now on.
-func (a *API) SetPricing(ctx context.Context, req vmapi.SetPricingRequestObject) (vmapi.SetPricingResponseObject, error) {
+func (a *API) SetPricing(
+	ctx context.Context, req vmapi.SetPricingRequestObject,
+) (vmapi.SetPricingResponseObject, error) {
 	b := req.Body
 	p, err := a.billing.SetPricing(ctx, tariff.Price{
 		CPUPerHour: decimal.NewFromFloat(b.CpuPerHour), MemoryGBPerHour: decimal.NewFromFloat(b.MemoryGbPerHour),
@@ -156,7 +159,9 @@ func (a *API) ListInvoices(
 }
 
 // GetInvoice returns a stored invoice.
-func (a *API) GetInvoice(ctx context.Context, req vmapi.GetInvoiceRequestObject) (vmapi.GetInvoiceResponseObject, error) {
+func (a *API) GetInvoice(
+	ctx context.Context, req vmapi.GetInvoiceRequestObject,
+) (vmapi.GetInvoiceResponseObject, error) {
 	number, err := billing.ParseInvoiceID(req.Id)
 	if err != nil {
 		return nil, err
