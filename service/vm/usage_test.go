@@ -48,11 +48,11 @@ func TestSightingsAndEventsAddUpToHowLongAVMRan(t *testing.T) {
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) {
 		t.Parallel()
-		manyHistories(t, db.Config{Path: filepath.Join(t.TempDir(), "vm.db"), Schema: "vm"}, 40)
+		manyHistories(t, db.Config{Path: filepath.Join(t.TempDir(), "vm.db"), Schema: "vm"}, 4)
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
 		t.Parallel()
-		manyHistories(t, db.Config{URL: dbtest.PostgresURL(t), Schema: "vm"}, 20)
+		manyHistories(t, db.Config{URL: dbtest.PostgresURL(t), Schema: "vm"}, 8)
 	})
 }
 
