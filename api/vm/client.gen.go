@@ -236,6 +236,68 @@ func (c *Client) ProtectBackupWithBody(ctx context.Context, id string, contentTy
 	return c.Send(ctx, rest.To("POST", "/api/backups/{id}/protect").Path("id", id).Body(contentType, body), editors)
 }
 
+// CreateInvoice The invoice of a tenant for a month
+func (c *Client) CreateInvoice(ctx context.Context, tenantId string, body CreateInvoiceJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/billing/invoice/{tenant_id}").Path("tenant_id", tenantId).JSON("application/json", body), editors)
+}
+
+// CreateInvoiceWithBody The invoice of a tenant for a month
+func (c *Client) CreateInvoiceWithBody(ctx context.Context, tenantId string, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/billing/invoice/{tenant_id}").Path("tenant_id", tenantId).Body(contentType, body), editors)
+}
+
+// ListInvoices The stored invoices, newest first
+func (c *Client) ListInvoices(ctx context.Context, params *ListInvoicesParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/api/billing/invoices")
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+		out.Query("limit", params.Limit)
+		out.Query("cursor", params.Cursor)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// GetInvoice A stored invoice; as CSV with the columns of FOCUS 1.0
+func (c *Client) GetInvoice(ctx context.Context, id string, params *GetInvoiceParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/api/billing/invoices/{id}").Path("id", id)
+	if params != nil {
+		out.Query("format", params.Format)
+		out.Header("Accept", params.Accept)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// GetPricing What usage costs now
+func (c *Client) GetPricing(ctx context.Context, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/api/billing/pricing"), editors)
+}
+
+// SetPricing Change what usage costs from now on; what was used before keeps its price
+func (c *Client) SetPricing(ctx context.Context, body SetPricingJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("PUT", "/api/billing/pricing").JSON("application/json", body), editors)
+}
+
+// SetPricingWithBody Change what usage costs from now on; what was used before keeps its price
+func (c *Client) SetPricingWithBody(ctx context.Context, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("PUT", "/api/billing/pricing").Body(contentType, body), editors)
+}
+
+// ListUsage What VMs have used in a period, and what it costs
+func (c *Client) ListUsage(ctx context.Context, params *ListUsageParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/api/billing/usage")
+	if params != nil {
+		out.Query("from", params.From)
+		out.Query("to", params.To)
+		out.Query("vm", params.Vm)
+		out.Query("tenant", params.Tenant)
+		out.Query("format", params.Format)
+		out.Query("limit", params.Limit)
+		out.Query("cursor", params.Cursor)
+		out.Header("Accept", params.Accept)
+	}
+	return c.Send(ctx, out, editors)
+}
+
 // ListComplianceProfiles The profiles that VMs can be checked against
 func (c *Client) ListComplianceProfiles(ctx context.Context, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("GET", "/api/compliance/profiles"), editors)

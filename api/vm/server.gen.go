@@ -7,6 +7,7 @@ package vmapi
 
 import (
 	"context"
+	"io"
 	"net/http"
 
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
@@ -93,6 +94,35 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 	mux.HandleFunc("POST "+base+"/api/backups/verify", rest.Serve(fail, func(in *rest.Input, q *VerifyBackupsRequestObject) {
 		q.Body = rest.JSON[VerifyBackupsJSONRequestBody](in, false)
 	}, s.VerifyBackups, VerifyBackupsResponseObject.VisitVerifyBackupsResponse))
+	mux.HandleFunc("POST "+base+"/api/billing/invoice/{tenant_id}", rest.Serve(fail, func(in *rest.Input, q *CreateInvoiceRequestObject) {
+		in.Path("tenant_id", &q.TenantId)
+		q.Body = rest.JSON[CreateInvoiceJSONRequestBody](in, false)
+	}, s.CreateInvoice, CreateInvoiceResponseObject.VisitCreateInvoiceResponse))
+	mux.HandleFunc("GET "+base+"/api/billing/invoices", rest.Serve(fail, func(in *rest.Input, q *ListInvoicesRequestObject) {
+		in.Query("tenant", false, &q.Params.Tenant)
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListInvoices, ListInvoicesResponseObject.VisitListInvoicesResponse))
+	mux.HandleFunc("GET "+base+"/api/billing/invoices/{id}", rest.Serve(fail, func(in *rest.Input, q *GetInvoiceRequestObject) {
+		in.Path("id", &q.Id)
+		in.Query("format", false, &q.Params.Format)
+		in.Header("Accept", false, &q.Params.Accept)
+	}, s.GetInvoice, GetInvoiceResponseObject.VisitGetInvoiceResponse))
+	mux.HandleFunc("GET "+base+"/api/billing/pricing", rest.Serve(fail, func(_ *rest.Input, _ *GetPricingRequestObject) {
+	}, s.GetPricing, GetPricingResponseObject.VisitGetPricingResponse))
+	mux.HandleFunc("PUT "+base+"/api/billing/pricing", rest.Serve(fail, func(in *rest.Input, q *SetPricingRequestObject) {
+		q.Body = rest.JSON[SetPricingJSONRequestBody](in, true)
+	}, s.SetPricing, SetPricingResponseObject.VisitSetPricingResponse))
+	mux.HandleFunc("GET "+base+"/api/billing/usage", rest.Serve(fail, func(in *rest.Input, q *ListUsageRequestObject) {
+		in.Query("from", false, &q.Params.From)
+		in.Query("to", false, &q.Params.To)
+		in.Query("vm", false, &q.Params.Vm)
+		in.Query("tenant", false, &q.Params.Tenant)
+		in.Query("format", false, &q.Params.Format)
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+		in.Header("Accept", false, &q.Params.Accept)
+	}, s.ListUsage, ListUsageResponseObject.VisitListUsageResponse))
 	mux.HandleFunc("GET "+base+"/api/compliance/profiles", rest.Serve(fail, func(_ *rest.Input, _ *ListComplianceProfilesRequestObject) {
 	}, s.ListComplianceProfiles, ListComplianceProfilesResponseObject.VisitListComplianceProfilesResponse))
 	mux.HandleFunc("GET "+base+"/api/compliance/results", rest.Serve(fail, func(in *rest.Input, q *ListComplianceResultsRequestObject) {
@@ -722,6 +752,136 @@ type ProtectBackup200JSONResponse Backup
 
 func (r ProtectBackup200JSONResponse) VisitProtectBackupResponse(w http.ResponseWriter) error {
 	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// CreateInvoiceRequestObject is a request of CreateInvoice.
+type CreateInvoiceRequestObject struct {
+	TenantId string
+	Body     *CreateInvoiceJSONRequestBody
+}
+
+// CreateInvoiceResponseObject is an answer of CreateInvoice.
+type CreateInvoiceResponseObject interface {
+	VisitCreateInvoiceResponse(w http.ResponseWriter) error
+}
+
+type CreateInvoice200JSONResponse Invoice
+
+func (r CreateInvoice200JSONResponse) VisitCreateInvoiceResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ListInvoicesRequestObject is a request of ListInvoices.
+type ListInvoicesRequestObject struct {
+	Params ListInvoicesParams
+}
+
+// ListInvoicesResponseObject is an answer of ListInvoices.
+type ListInvoicesResponseObject interface {
+	VisitListInvoicesResponse(w http.ResponseWriter) error
+}
+
+type ListInvoices200ResponseHeaders struct {
+	Link *string
+}
+
+type ListInvoices200JSONResponse struct {
+	Body    []Invoice
+	Headers ListInvoices200ResponseHeaders
+}
+
+func (r ListInvoices200JSONResponse) VisitListInvoicesResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
+}
+
+// GetInvoiceRequestObject is a request of GetInvoice.
+type GetInvoiceRequestObject struct {
+	Id     string
+	Params GetInvoiceParams
+}
+
+// GetInvoiceResponseObject is an answer of GetInvoice.
+type GetInvoiceResponseObject interface {
+	VisitGetInvoiceResponse(w http.ResponseWriter) error
+}
+
+type GetInvoice200JSONResponse Invoice
+
+func (r GetInvoice200JSONResponse) VisitGetInvoiceResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+type GetInvoice200TextcsvResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (r GetInvoice200TextcsvResponse) VisitGetInvoiceResponse(w http.ResponseWriter) error {
+	return rest.WriteStream(w, 200, "text/csv", r.Body, r.ContentLength)
+}
+
+// GetPricingRequestObject is a request of GetPricing.
+type GetPricingRequestObject struct {
+}
+
+// GetPricingResponseObject is an answer of GetPricing.
+type GetPricingResponseObject interface {
+	VisitGetPricingResponse(w http.ResponseWriter) error
+}
+
+type GetPricing200JSONResponse Pricing
+
+func (r GetPricing200JSONResponse) VisitGetPricingResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// SetPricingRequestObject is a request of SetPricing.
+type SetPricingRequestObject struct {
+	Body *SetPricingJSONRequestBody
+}
+
+// SetPricingResponseObject is an answer of SetPricing.
+type SetPricingResponseObject interface {
+	VisitSetPricingResponse(w http.ResponseWriter) error
+}
+
+type SetPricing200JSONResponse Pricing
+
+func (r SetPricing200JSONResponse) VisitSetPricingResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ListUsageRequestObject is a request of ListUsage.
+type ListUsageRequestObject struct {
+	Params ListUsageParams
+}
+
+// ListUsageResponseObject is an answer of ListUsage.
+type ListUsageResponseObject interface {
+	VisitListUsageResponse(w http.ResponseWriter) error
+}
+
+type ListUsage200ResponseHeaders struct {
+	Link *string
+}
+
+type ListUsage200JSONResponse struct {
+	Body    []UsageRecord
+	Headers ListUsage200ResponseHeaders
+}
+
+func (r ListUsage200JSONResponse) VisitListUsageResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
+}
+
+type ListUsage200TextcsvResponse struct {
+	Body          io.Reader
+	Headers       ListUsage200ResponseHeaders
+	ContentLength int64
+}
+
+func (r ListUsage200TextcsvResponse) VisitListUsageResponse(w http.ResponseWriter) error {
+	return rest.WriteStream(w, 200, "text/csv", r.Body, r.ContentLength, "Link", r.Headers.Link)
 }
 
 // ListComplianceProfilesRequestObject is a request of ListComplianceProfiles.
@@ -1887,6 +2047,24 @@ type Server interface {
 	// ProtectBackup Keep a backup from being removed until a time, also by admins; this cannot be taken back
 	// (POST /api/backups/{id}/protect)
 	ProtectBackup(context.Context, ProtectBackupRequestObject) (ProtectBackupResponseObject, error)
+	// CreateInvoice The invoice of a tenant for a month
+	// (POST /api/billing/invoice/{tenant_id})
+	CreateInvoice(context.Context, CreateInvoiceRequestObject) (CreateInvoiceResponseObject, error)
+	// ListInvoices The stored invoices, newest first
+	// (GET /api/billing/invoices)
+	ListInvoices(context.Context, ListInvoicesRequestObject) (ListInvoicesResponseObject, error)
+	// GetInvoice A stored invoice; as CSV with the columns of FOCUS 1.0
+	// (GET /api/billing/invoices/{id})
+	GetInvoice(context.Context, GetInvoiceRequestObject) (GetInvoiceResponseObject, error)
+	// GetPricing What usage costs now
+	// (GET /api/billing/pricing)
+	GetPricing(context.Context, GetPricingRequestObject) (GetPricingResponseObject, error)
+	// SetPricing Change what usage costs from now on; what was used before keeps its price
+	// (PUT /api/billing/pricing)
+	SetPricing(context.Context, SetPricingRequestObject) (SetPricingResponseObject, error)
+	// ListUsage What VMs have used in a period, and what it costs
+	// (GET /api/billing/usage)
+	ListUsage(context.Context, ListUsageRequestObject) (ListUsageResponseObject, error)
 	// ListComplianceProfiles The profiles that VMs can be checked against
 	// (GET /api/compliance/profiles)
 	ListComplianceProfiles(context.Context, ListComplianceProfilesRequestObject) (ListComplianceProfilesResponseObject, error)

@@ -331,6 +331,48 @@ func (e IPCacheEntrySource) Valid() bool {
 	}
 }
 
+// Defines values for InvoiceStatus.
+const (
+	InvoiceStatusDraft InvoiceStatus = "draft"
+	InvoiceStatusFinal InvoiceStatus = "final"
+)
+
+// Valid indicates whether the value is a known member of the InvoiceStatus enum.
+func (e InvoiceStatus) Valid() bool {
+	switch e {
+	case InvoiceStatusDraft:
+		return true
+	case InvoiceStatusFinal:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for InvoiceLineResource.
+const (
+	InvoiceLineResourceCpu           InvoiceLineResource = "cpu"
+	InvoiceLineResourceDisk          InvoiceLineResource = "disk"
+	InvoiceLineResourceMemory        InvoiceLineResource = "memory"
+	InvoiceLineResourceNetworkEgress InvoiceLineResource = "network_egress"
+)
+
+// Valid indicates whether the value is a known member of the InvoiceLineResource enum.
+func (e InvoiceLineResource) Valid() bool {
+	switch e {
+	case InvoiceLineResourceCpu:
+		return true
+	case InvoiceLineResourceDisk:
+		return true
+	case InvoiceLineResourceMemory:
+		return true
+	case InvoiceLineResourceNetworkEgress:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for JobStatus.
 const (
 	JobStatusCancelled JobStatus = "cancelled"
@@ -793,6 +835,24 @@ func (e WebhookType) Valid() bool {
 	}
 }
 
+// Defines values for UsageFormat.
+const (
+	UsageFormatCsv  UsageFormat = "csv"
+	UsageFormatJson UsageFormat = "json"
+)
+
+// Valid indicates whether the value is a known member of the UsageFormat enum.
+func (e UsageFormat) Valid() bool {
+	switch e {
+	case UsageFormatCsv:
+		return true
+	case UsageFormatJson:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListAuditParamsResult.
 const (
 	ListAuditParamsResultDenied ListAuditParamsResult = "denied"
@@ -808,6 +868,42 @@ func (e ListAuditParamsResult) Valid() bool {
 	case ListAuditParamsResultError:
 		return true
 	case ListAuditParamsResultOk:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GetInvoiceParamsFormat.
+const (
+	GetInvoiceParamsFormatCsv  GetInvoiceParamsFormat = "csv"
+	GetInvoiceParamsFormatJson GetInvoiceParamsFormat = "json"
+)
+
+// Valid indicates whether the value is a known member of the GetInvoiceParamsFormat enum.
+func (e GetInvoiceParamsFormat) Valid() bool {
+	switch e {
+	case GetInvoiceParamsFormatCsv:
+		return true
+	case GetInvoiceParamsFormatJson:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListUsageParamsFormat.
+const (
+	ListUsageParamsFormatCsv  ListUsageParamsFormat = "csv"
+	ListUsageParamsFormatJson ListUsageParamsFormat = "json"
+)
+
+// Valid indicates whether the value is a known member of the ListUsageParamsFormat enum.
+func (e ListUsageParamsFormat) Valid() bool {
+	switch e {
+	case ListUsageParamsFormatCsv:
+		return true
+	case ListUsageParamsFormatJson:
 		return true
 	default:
 		return false
@@ -1445,6 +1541,50 @@ type IPCacheEntry struct {
 // IPCacheEntrySource defines model for IPCacheEntry.Source.
 type IPCacheEntrySource string
 
+// Invoice defines model for Invoice.
+type Invoice struct {
+	Created  time.Time `json:"created"`
+	Currency string    `json:"currency"`
+
+	// InvoiceId INV- and a number without gaps in the installation; `draft` for a draft
+	InvoiceId string `json:"invoice_id"`
+
+	// LineItems One for each resource of each VM
+	LineItems   []InvoiceLine `json:"line_items"`
+	PeriodEnd   time.Time     `json:"period_end"`
+	PeriodStart time.Time     `json:"period_start"`
+
+	// Reason Why it is a draft
+	Reason   string        `json:"reason"`
+	Status   InvoiceStatus `json:"status"`
+	TenantId string        `json:"tenant_id"`
+	Total    float64       `json:"total"`
+}
+
+// InvoiceStatus defines model for Invoice.Status.
+type InvoiceStatus string
+
+// InvoiceLine defines model for InvoiceLine.
+type InvoiceLine struct {
+	// Amount Rounded once, half to even, to the smallest unit of the currency
+	Amount      float64             `json:"amount"`
+	Description string              `json:"description"`
+	Quantity    float64             `json:"quantity"`
+	Resource    InvoiceLineResource `json:"resource"`
+	Unit        string              `json:"unit"`
+	VmId        string              `json:"vm_id"`
+	VmName      string              `json:"vm_name"`
+}
+
+// InvoiceLineResource defines model for InvoiceLine.Resource.
+type InvoiceLineResource string
+
+// InvoiceSpec defines model for InvoiceSpec.
+type InvoiceSpec struct {
+	// Period A month in UTC, such as 2026-11; the present one when absent
+	Period *string `json:"period,omitempty"`
+}
+
 // Job defines model for Job.
 type Job struct {
 	// Actor Who asked for it
@@ -1626,6 +1766,36 @@ type PortRange struct {
 	// EndPort The last port of a range
 	EndPort *int `json:"end_port,omitempty"`
 	Port    int  `json:"port"`
+}
+
+// Pricing defines model for Pricing.
+type Pricing struct {
+	CpuPerHour    float64 `json:"cpu_per_hour"`
+	Currency      string  `json:"currency"`
+	DiskGbPerHour float64 `json:"disk_gb_per_hour"`
+
+	// EffectiveFrom Since when they hold; absent if none were set
+	EffectiveFrom      *time.Time `json:"effective_from,omitempty"`
+	MemoryGbPerHour    float64    `json:"memory_gb_per_hour"`
+	NetworkEgressPerGb float64    `json:"network_egress_per_gb"`
+}
+
+// PricingSpec defines model for PricingSpec.
+type PricingSpec struct {
+	// CpuPerHour A processor for an hour
+	CpuPerHour float64 `json:"cpu_per_hour"`
+
+	// Currency ISO 4217, such as EUR. It stays once usage was priced
+	Currency string `json:"currency"`
+
+	// DiskGbPerHour A GB of disk for an hour
+	DiskGbPerHour float64 `json:"disk_gb_per_hour"`
+
+	// MemoryGbPerHour A GB of memory for an hour
+	MemoryGbPerHour float64 `json:"memory_gb_per_hour"`
+
+	// NetworkEgressPerGb A GB that a VM has sent
+	NetworkEgressPerGb float64 `json:"network_egress_per_gb"`
 }
 
 // Quota The most that the VMs of a tenant may have together; without a number there is no limit
@@ -1847,6 +2017,30 @@ type TwoFactorStatus struct {
 
 // TwoFactorStatusStatus defines model for TwoFactorStatus.Status.
 type TwoFactorStatusStatus string
+
+// UsageRecord defines model for UsageRecord.
+type UsageRecord struct {
+	// CpuHours Hours in which the process ran times its processors
+	CpuHours float64 `json:"cpu_hours"`
+	Currency string  `json:"currency"`
+
+	// DiskGbHours Hours in which the VM existed times the size of its disk
+	DiskGbHours     float64   `json:"disk_gb_hours"`
+	MemoryGbHours   float64   `json:"memory_gb_hours"`
+	NetworkEgressGb float64   `json:"network_egress_gb"`
+	PeriodEnd       time.Time `json:"period_end"`
+	PeriodStart     time.Time `json:"period_start"`
+
+	// TenantId A tenant's name; `-`: none
+	TenantId string `json:"tenant_id"`
+
+	// TotalCost The sum of the lines that invoices of the period have for the VM
+	TotalCost float64 `json:"total_cost"`
+	VmId      string  `json:"vm_id"`
+
+	// VmName The newest name in the period
+	VmName string `json:"vm_name"`
+}
 
 // User defines model for User.
 type User struct {
@@ -2189,6 +2383,9 @@ type WebhookTestedStatus string
 // WebhookType How requests look: signed JSON, or a message to a chat, which holds the text only
 type WebhookType string
 
+// AcceptUsage defines model for AcceptUsage.
+type AcceptUsage = string
+
 // Cursor defines model for Cursor.
 type Cursor = string
 
@@ -2215,6 +2412,9 @@ type SnapshotID = string
 
 // TenantName defines model for TenantName.
 type TenantName = string
+
+// UsageFormat defines model for UsageFormat.
+type UsageFormat string
 
 // Username defines model for Username.
 type Username = string
@@ -2305,6 +2505,60 @@ type ListBackupJobsParams struct {
 	// Cursor Where the page begins, from the `Link` header
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
+
+// ListInvoicesParams defines parameters for ListInvoices.
+type ListInvoicesParams struct {
+	// Tenant Only those of this tenant; `-` are those of VMs without one
+	Tenant *string `form:"tenant,omitempty" json:"tenant,omitempty"`
+
+	// Limit The most items of a page
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where the page begins, from the `Link` header
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// GetInvoiceParams defines parameters for GetInvoice.
+type GetInvoiceParams struct {
+	// Format The form of the answer; otherwise the header Accept says it
+	Format *GetInvoiceParamsFormat `form:"format,omitempty" json:"format,omitempty"`
+
+	// Accept `text/csv` for CSV
+	Accept *AcceptUsage `json:"Accept,omitempty"`
+}
+
+// GetInvoiceParamsFormat defines parameters for GetInvoice.
+type GetInvoiceParamsFormat string
+
+// ListUsageParams defines parameters for ListUsage.
+type ListUsageParams struct {
+	// From Where the period begins; the beginning of the present month (UTC) when absent
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Where the period ends; now when absent
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// Vm Only VMs with this name or id
+	Vm *string `form:"vm,omitempty" json:"vm,omitempty"`
+
+	// Tenant Only VMs of this tenant; `-` are VMs without one
+	Tenant *string `form:"tenant,omitempty" json:"tenant,omitempty"`
+
+	// Format The form of the answer; otherwise the header Accept says it
+	Format *ListUsageParamsFormat `form:"format,omitempty" json:"format,omitempty"`
+
+	// Limit The most items of a page
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where the page begins, from the `Link` header
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Accept `text/csv` for CSV
+	Accept *AcceptUsage `json:"Accept,omitempty"`
+}
+
+// ListUsageParamsFormat defines parameters for ListUsage.
+type ListUsageParamsFormat string
 
 // ListComplianceResultsParams defines parameters for ListComplianceResults.
 type ListComplianceResultsParams struct {
@@ -2662,6 +2916,12 @@ type VerifyBackupsJSONRequestBody = Nothing
 
 // ProtectBackupJSONRequestBody defines body for ProtectBackup for application/json ContentType.
 type ProtectBackupJSONRequestBody = BackupProtection
+
+// CreateInvoiceJSONRequestBody defines body for CreateInvoice for application/json ContentType.
+type CreateInvoiceJSONRequestBody = InvoiceSpec
+
+// SetPricingJSONRequestBody defines body for SetPricing for application/json ContentType.
+type SetPricingJSONRequestBody = PricingSpec
 
 // StartComplianceScanJSONRequestBody defines body for StartComplianceScan for application/json ContentType.
 type StartComplianceScanJSONRequestBody = ComplianceScanSpec

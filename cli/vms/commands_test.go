@@ -103,7 +103,13 @@ const (
 		`,"last_error":"","job":null}`
 	snap = `{"id":"s1","vm_name":"web","name":"before","description":"","snapshot_type":"Disk","parent_id":null,"size_bytes":0,"created":` +
 		at + `,"current":true}`
-	done   = `{"id":"j1","kind":"vm.start","vm_id":"v1","vm_name":"web","status":"completed","progress":1,"created":` + at + `,"error":""}`
+	done    = `{"id":"j1","kind":"vm.start","vm_id":"v1","vm_name":"web","status":"completed","progress":1,"created":` + at + `,"error":""}`
+	pricing = `{"cpu_per_hour":0.02,"memory_gb_per_hour":0,"disk_gb_per_hour":0,"network_egress_per_gb":0,"currency":"EUR"}`
+	usage   = `{"vm_id":"v1","vm_name":"web","tenant_id":"acme","period_start":` + at + `,"period_end":` + at + `,"cpu_hours":1.5,` +
+		`"memory_gb_hours":1,"disk_gb_hours":1,"network_egress_gb":0,"total_cost":0.03,"currency":"EUR"}`
+	invoice = `{"invoice_id":"INV-000001","status":"final","reason":"","tenant_id":"acme","period_start":` + at + `,"period_end":` + at +
+		`,"line_items":[{"description":"d","amount":0.03,"vm_id":"v1","vm_name":"web","resource":"cpu","quantity":1.5,"unit":"vCPU-hours"}],` +
+		`"total":0.03,"currency":"EUR","created":` + at + `}`
 	backup = `{"id":"b1","vm_id":"v1","vm_name":"web","backup_type":"full","size_bytes":1,"disk_bytes":1,"read_bytes":1,"compressed":true,` +
 		`"created":` + at + `,"status":"completed","retention_days":0,"description":"","consistency":"crash","error":"","job_id":"j1"}`
 	backupJob = `{"id":"j1","backup_id":"b1","vm_name":"web","operation":"restore","status":"running","progress":0,"created":` + at + `,"error":""}`
@@ -147,6 +153,8 @@ var examples = map[string]string{
 	"ListSnapshots": "[" + snap + "]", "CreateSnapshot": snap, "GetSnapshot": snap,
 	"GetSnapshotTree": `[{"snapshot":` + snap + `,"children":[]}]`, "RevertSnapshot": `{"status":"reverted","snapshot_id":"s1"}`,
 	"ListJobs": "[" + done + "]", "GetJob": done, "CancelJob": done, "WatchJob": "event: operation\ndata: {}\n\n",
+	"GetPricing": pricing, "SetPricing": pricing, "CreateInvoice": invoice, "GetInvoice": invoice,
+	"ListInvoices": "[" + invoice + "]", "ListUsage": "[" + usage + "]",
 	"ListBackups": "[" + backup + "]", "GetBackup": backup, "CreateBackup": backup, "ProtectBackup": backup,
 	"GetBackupStats": `{"total_backups":1,"total_size_bytes":1,"by_type":{},"by_vm":{},"oldest_backup":null,"newest_backup":null}`,
 	"ListBackupJobs": "[" + backupJob + "]", "RestoreBackup": backupJob, "VerifyBackups": done,
@@ -235,16 +243,24 @@ func commandLines(t *testing.T) map[string]string {
 		"network cnp list":                                                "ListNetworkPolicies",
 		"network cnp show p":                                              "GetNetworkPolicy",
 		`network cnp apply --policy {"apiVersion":"cilium.io/v2","kind":"CiliumNetworkPolicy","metadata":{"name":"p"}}`: "PutNetworkPolicy",
-		"network cnp delete p --yes":                            "DeleteNetworkPolicy",
-		"network status web":                                    "GetDataplaneStatus",
-		"network effective web":                                 "GetEffectivePolicy",
-		"network stats web":                                     "GetDataplaneStats",
-		"network flows web --limit 5":                           "ListVMFlows",
-		"network observe --limit 5":                             "Observe",
-		"network identities":                                    "ListIdentities",
-		"network ipcache":                                       "ListIPCache",
-		"network health":                                        "GetDataplaneHealth",
-		"network refresh-dns":                                   "RefreshDNS",
+		"network cnp delete p --yes":  "DeleteNetworkPolicy",
+		"network status web":          "GetDataplaneStatus",
+		"network effective web":       "GetEffectivePolicy",
+		"network stats web":           "GetDataplaneStats",
+		"network flows web --limit 5": "ListVMFlows",
+		"network observe --limit 5":   "Observe",
+		"network identities":          "ListIdentities",
+		"network ipcache":             "ListIPCache",
+		"network health":              "GetDataplaneHealth",
+		"network refresh-dns":         "RefreshDNS",
+		"billing pricing show":        "GetPricing",
+		"billing pricing set --cpu 0.1 --memory 0.1 --disk 0 --egress 1 --currency EUR": "SetPricing",
+		"billing usage --vm web --from 24h --to 1h --tenant -":                          "ListUsage",
+		"billing usage --csv":                                   "ListUsage",
+		"billing invoice create acme --period 2026-10":          "CreateInvoice",
+		"billing invoice list --tenant acme":                    "ListInvoices",
+		"billing invoice show INV-000001":                       "GetInvoice",
+		"billing invoice show INV-000001 --csv":                 "GetInvoice",
 		"user add alice --role user --password-file " + file:    "CreateUser",
 		"user set alice --role admin --no-tenant --disable-2fa": "UpdateUser",
 		"user remove alice --yes":                               "DeleteUser",

@@ -6,6 +6,7 @@
 //	account.go    logging in; user.go, tenant.go, twofactor.go: who may do what
 //	list.go, create.go, life.go, snapshot.go: VMs
 //	backup.go, policy.go: backups
+//	billing.go    prices, usage, invoices
 //	network.go    network policies, security groups, flows
 //	webhook.go    webhooks and their deliveries
 //	compliance.go checks of VMs and guests
@@ -77,6 +78,7 @@ runs on this machine, the command logs in as the admin whose password "mainstay 
 		s.start(), s.stop(), s.restart(), s.pause(), s.resume(),
 		s.metrics(), s.events(), s.snapshots(), s.backups(), s.network(), s.jobs(),
 		s.webhooks(), s.compliance(),
+		s.billing(),
 		s.whoami(), s.users(), s.tenants(), s.twoFactor(), s.audit(),
 	)
 	s.Complete(cmd)

@@ -66,7 +66,7 @@ func TestEveryOperationIsExercisedRefusesStrangersAndIsAudited(t *testing.T) {
 		if op.Access == "open" {
 			continue
 		}
-		path := strings.NewReplacer("{id}", "none", "{name}", "none", "{job}", "none", "{username}", "none", "{policy}", "none", "{delivery}", "none", "{vm_name}", "none").Replace(op.Path)
+		path := strings.NewReplacer("{id}", "none", "{name}", "none", "{job}", "none", "{username}", "none", "{policy}", "none", "{delivery}", "none", "{vm_name}", "none", "{tenant_id}", "none").Replace(op.Path)
 		a := m.call(op.Method, path, "", nil).Want(401)
 		if !strings.Contains(a.Body, `"Authentication required"`) {
 			t.Errorf("%s: %s", op.ID, a.Body)
@@ -141,6 +141,7 @@ func takeTour(tr *tour) {
 	takeNetworkTour(tr)
 	tourWebhooks(tr)
 	tourCompliance(tr)
+	takeBillingTour(tr)
 	jobs := contracttest.As[[]vmapi.Job](tr.ok("ListJobs", "/api/jobs?vm="+made.Id, nil, 200))
 	job := "/api/jobs/" + jobs[0].Id
 	tr.ok("GetJob", job, nil, 200)
@@ -273,7 +274,7 @@ func TestAccessMatrix(t *testing.T) {
 			continue
 		}
 		fmt.Fprintf(&got, "%s\t%s", op.ID, op.Access)
-		path := strings.NewReplacer("{id}", "none", "{name}", "none", "{job}", "none", "{username}", "none", "{policy}", "none", "{delivery}", "none", "{vm_name}", "none").Replace(op.Path)
+		path := strings.NewReplacer("{id}", "none", "{name}", "none", "{job}", "none", "{username}", "none", "{policy}", "none", "{delivery}", "none", "{vm_name}", "none", "{tenant_id}", "none").Replace(op.Path)
 		for _, name := range names {
 			body := any(nil)
 			if op.Method != "GET" && op.Method != "DELETE" {

@@ -15,6 +15,7 @@
 //	backup/      backups, their policies, restores
 //	repository/  where backups are kept: encrypted, deduplicated, in a folder or a bucket
 //	notify/      events for webhooks
+//	billing/     what VMs use, prices, invoices
 //	job/         long work as durable jobs
 //	driver/      the client of the daemon, or of a fleet's registry
 //	record/      rows and SQL: tenants, VMs, events, snapshots, jobs, audit log

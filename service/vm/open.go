@@ -17,6 +17,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/operation"
 	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/service/vm/backup"
+	"github.com/mainstay-infra/mainstay/service/vm/billing"
 	"github.com/mainstay-infra/mainstay/service/vm/caller"
 	"github.com/mainstay-infra/mainstay/service/vm/compliance"
 	"github.com/mainstay-infra/mainstay/service/vm/dataplane"
@@ -99,6 +100,7 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 	s.scanner = compliance.New(compliance.Config{
 		Store: s.store, Driver: s.driver, Jobs: s.jobs, Network: s.dataplane.Effective, Log: s.log, Now: s.now,
 	})
+	s.billing = billing.New(billing.Config{Store: s.store, Driver: s.driver, Log: s.log, Now: s.now})
 	s.watch = watch.New(s.store, s.driver, s.log)
 	s.api, err = httpapi.New(httpapi.Config{
 		Log: s.log, Registry: deps.Registry, Tracer: deps.Tracer, Console: deps.Console, Now: s.now,
@@ -109,6 +111,7 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 		Dataplane: s.dataplane,
 		Notifier:  s.notifier,
 		Scanner:   s.scanner,
+		Billing:   s.billing,
 	})
 	return err
 }

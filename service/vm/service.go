@@ -21,6 +21,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/service/vm/backup"
+	"github.com/mainstay-infra/mainstay/service/vm/billing"
 	"github.com/mainstay-infra/mainstay/service/vm/compliance"
 	"github.com/mainstay-infra/mainstay/service/vm/dataplane"
 	"github.com/mainstay-infra/mainstay/service/vm/driver"
@@ -65,6 +66,7 @@ type Service struct {
 	dataplane *dataplane.Dataplane
 	notifier  *notify.Notifier
 	scanner   *compliance.Scanner
+	billing   *billing.Manager
 	api       *httpapi.API
 	// renew seals stored secrets again with the current secret key.
 	renew func(ctx context.Context, tx *db.Tx, rotated bool) (unreadable int, err error)
@@ -121,6 +123,7 @@ func (s *Service) Run(ctx context.Context) error {
 	work.Go(func() { routine.Keep(ctx, s.log, "audit", s.audit.Run) })
 	work.Go(func() { routine.Keep(ctx, s.log, "events of the daemon", s.watch.Follow) })
 	work.Go(func() { routine.Keep(ctx, s.log, "backups of an earlier installation", s.backups.ScanAtStart) })
+	work.Go(func() { routine.Keep(ctx, s.log, "usage by events of the daemon", s.billing.Follow) })
 	for _, p := range []jobs.Periodic{
 		{Name: "compare with the daemon", Interval: s.cfg.CompareInterval, Nudge: s.watch.Nudged(), Run: s.watch.Compare},
 		{Name: "remove deleted VMs", Interval: 5 * time.Second, Nudge: s.life.Nudged(), Run: s.life.Sweep},
@@ -130,6 +133,8 @@ func (s *Service) Run(ctx context.Context) error {
 		{Name: "backup policies", Interval: 30 * time.Second, Run: s.backups.RunPolicies},
 		{Name: "remove expired backups", Interval: time.Minute, Run: s.backups.Expire},
 		{Name: "free room in the backup repository", Interval: time.Hour, Run: s.backups.Prune},
+		{Name: "count usage", Interval: s.cfg.CompareInterval, Run: s.billing.Measure},
+		{Name: "forget usage", Interval: time.Hour, Run: s.billing.Expire},
 		{Name: "forget jobs", Interval: time.Hour, Run: s.jobs.Expire},
 		{Name: "forget deliveries of webhooks", Interval: time.Hour, Run: s.notifier.Expire},
 		{Name: "seals", Interval: time.Minute, Run: s.renewLateSeals},

@@ -3,7 +3,6 @@ package driver
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"net/http"
 	"strings"
 	"time"
@@ -26,23 +25,16 @@ const (
 func (d *Driver) Follow(
 	ctx context.Context, node, last string, changed func(id string), reset func(),
 ) (newest string, err error) {
-	err = d.stream(ctx, Place{Node: node}, func(ctx context.Context, c *hypervisorapi.Client) (*http.Response, error) {
-		var params hypervisorapi.WatchVMsParams
-		if last != "" {
-			params.LastEventID = &last
+	err = d.Events(ctx, node, last, func(e Event) error {
+		if e.ID != "" {
+			last = e.ID
 		}
-		return c.WatchVMs(ctx, &params, acceptEvents)
-	}, func(kind, id, data string) {
-		var e hypervisorapi.VMEvent
-		switch {
-		case kind == "reset":
+		if e.Reset {
 			reset()
-		case kind == "vm" && json.Unmarshal([]byte(data), &e) == nil:
-			changed(e.VmId)
+		} else {
+			changed(e.VM)
 		}
-		if id != "" {
-			last = id
-		}
+		return nil
 	})
 	return last, err
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/problem"
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/vm/backup"
+	"github.com/mainstay-infra/mainstay/service/vm/billing"
 	"github.com/mainstay-infra/mainstay/service/vm/caller"
 	"github.com/mainstay-infra/mainstay/service/vm/compliance"
 	"github.com/mainstay-infra/mainstay/service/vm/dataplane"
@@ -51,6 +52,7 @@ type Config struct {
 	Dataplane *dataplane.Dataplane
 	Notifier  *notify.Notifier
 	Scanner   *compliance.Scanner
+	Billing   *billing.Manager
 }
 
 // API serves the contract's operations.
@@ -67,6 +69,7 @@ type API struct {
 	dataplane *dataplane.Dataplane
 	notifier  *notify.Notifier
 	scanner   *compliance.Scanner
+	billing   *billing.Manager
 }
 
 var _ vmapi.Server = (*API)(nil)
@@ -85,6 +88,7 @@ func New(cfg Config) (*API, error) {
 		cfg: cfg, store: cfg.Store, jobs: cfg.Jobs, driver: cfg.Driver, life: cfg.Life,
 		snapshots: cfg.Snapshots, backups: cfg.Backups,
 		identity: cfg.Identity, dataplane: cfg.Dataplane, notifier: cfg.Notifier, scanner: cfg.Scanner,
+		billing: cfg.Billing,
 	}
 	c, err := Contract()
 	if err != nil {

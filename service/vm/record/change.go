@@ -167,6 +167,9 @@ func (s *Store) Delete(ctx context.Context, id string, cancel func(tx *db.Tx, jo
 		if err != nil {
 			return err
 		}
+		if err := s.countDeleted(ctx, tx, &r); err != nil {
+			return err
+		}
 		if r.Job != nil {
 			if err := cancel(tx, r.Job.ID); err != nil {
 				return err
@@ -222,6 +225,9 @@ func (s *Store) Made(ctx context.Context, id string, seen Seen, begin func(tx *d
 			if err := s.tell(ctx, tx, &r, EventState, message); err != nil {
 				return err
 			}
+		}
+		if err := s.countMade(ctx, tx, &r); err != nil {
+			return err
 		}
 		if starting {
 			r.State = Starting

@@ -1,6 +1,6 @@
 // Package record stores the rows of VM management: tenants, VMs, their events and snapshots, jobs,
-// network policies, and the audit log. It is the only package with SQL, apart from identity, which
-// stores users.
+// network policies, usage and invoices, and the audit log. It is the only package with SQL, apart from
+// identity, which stores users.
 //
 // # States of a VM
 //
@@ -26,5 +26,5 @@
 //   - Changes to groups, network policies and identities take turns (lockNetwork), so a group is not
 //     removed while it is given to a VM.
 //
-// It imports caller and netpolicy.
+// It imports caller, netpolicy and tariff.
 package record

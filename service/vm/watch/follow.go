@@ -2,51 +2,22 @@ package watch
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/backoff"
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/vm/caller"
 	"github.com/mainstay-infra/mainstay/service/vm/driver"
 )
 
-const (
-	// again is the time between two attempts to follow a host that does not answer.
-	again = 5 * time.Second
-	// lookForNodes is how often the hosts of a fleet are listed, to follow new ones.
-	lookForNodes = time.Minute
-)
+// again is the time between two attempts to follow a host that does not answer.
+const again = 5 * time.Second
 
 // Follow reads the event streams of the daemon, or of all hosts of the fleet, until ctx ends, so that
 // what happens to VMs is seen at once.
 func (w *Watcher) Follow(ctx context.Context) {
 	ctx = caller.ByItself(ctx)
-	if !w.driver.Fleet() {
-		w.follow(ctx, "")
-		return
-	}
-	var followers sync.WaitGroup
-	defer followers.Wait()
-	known := map[string]bool{}
-	for {
-		nodes, err := w.driver.Nodes(ctx)
-		if err != nil && ctx.Err() == nil {
-			w.log.Debug("the hosts of the fleet are not known", "error", err)
-		}
-		for _, n := range nodes {
-			if !known[n.Name] {
-				known[n.Name] = true
-				followers.Go(func() {
-					routine.Keep(ctx, w.log, "follow "+n.Name, func(ctx context.Context) { w.follow(ctx, n.Name) })
-				})
-			}
-		}
-		if !backoff.Sleep(ctx, lookForNodes) {
-			return
-		}
-	}
+	w.driver.OnEachNode(ctx, w.log, w.follow)
 }
 
 // follow reads the event stream of a host again and again.

@@ -50,6 +50,7 @@ type Daemon struct {
 	flowed   []hypervisorapi.Flow
 	nameless bool // it refuses rules for names
 	guest    func(vm string, argv []string) *hypervisorapi.ExecOutcome
+	metered  map[string]*metered
 	started  int // how many VMs have started; gives each its address
 }
 
@@ -77,7 +78,7 @@ func New(t testing.TB) *Daemon {
 		t: t, vms: map[string]*hypervisorapi.VM{}, snaps: map[string][]hypervisorapi.Snapshot{},
 		ops: map[string]hypervisorapi.Operation{}, gates: map[string]chan struct{}{}, feed: make(chan struct{}),
 		disks: map[string]*disk{}, transfers: map[string]*transfer{},
-		policies: map[string]*policyState{},
+		policies: map[string]*policyState{}, metered: map[string]*metered{},
 	}
 	served := map[string]func(r *http.Request, tenant string) (int, any){
 		"GetHost": d.host, "ListVMs": d.list, "CreateVM": d.create, "GetVM": d.get, "DeleteVM": d.delete,
@@ -85,7 +86,7 @@ func New(t testing.TB) *Daemon {
 		"StopVM":    d.move("stopped", "running", "paused", "starting"),
 		"RestartVM": d.move("running", "running", "paused"),
 		"PauseVM":   d.move("paused", "running"), "ResumeVM": d.move("running", "paused"),
-		"PatchVM": d.patch, "GetVMMetrics": d.metrics,
+		"PatchVM": d.patch, "GetVMMetrics": d.metrics, "GetVMHistory": d.history,
 		"CloneVM": d.clone, "GetOperation": d.operation, "CancelOperation": d.operation,
 		"ListSnapshots": d.snapshots, "CreateSnapshot": d.snapshot, "DeleteSnapshot": d.unsnap, "RevertSnapshot": d.revert,
 		"CreateTransfer": d.openTransfer, "DeleteTransfer": d.abortTransfer,
@@ -445,6 +446,9 @@ func (d *Daemon) metrics(r *http.Request, tenant string) (int, any) {
 	return d.on(r, tenant, func(vm *hypervisorapi.VM) (int, any) {
 		if vm.State != "running" {
 			return 409, errorBody(409, "the VM is %s", vm.State)
+		}
+		if u := d.metered[vm.Id]; u != nil && u.counts {
+			return 200, hypervisorapi.VMMetrics{NetSentBytes: u.sent, At: time.Now()}
 		}
 		return 200, hypervisorapi.VMMetrics{
 			CpuSeconds: 1, MemoryBytes: 2, DiskReadBytes: 3, DiskWrittenBytes: 4, NetReceivedBytes: 5, NetSentBytes: 6,
