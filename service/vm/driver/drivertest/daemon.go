@@ -148,13 +148,18 @@ func (d *Daemon) serve(
 		answer(w, wrong.Status, wrong.body())
 		return
 	}
-	d.mu.Lock()
-	status, body := do(r, call.Tenant)
-	d.mu.Unlock()
+	status, body := d.locked(r, call.Tenant, do)
 	if wrong != nil {
 		status, body = wrong.Status, wrong.body()
 	}
 	answer(w, status, body)
+}
+
+// locked serves a request. A panic releases the lock, so that the test fails and does not hang.
+func (d *Daemon) locked(r *http.Request, tenant string, do func(*http.Request, string) (int, any)) (int, any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return do(r, tenant)
 }
 
 func (f *Fault) body() any {
@@ -232,7 +237,8 @@ func (d *Daemon) VMs() (all []hypervisorapi.VM) {
 	return all
 }
 
-// Change changes a VM behind the service's back. It fails the test if there is none with this name.
+// Change changes a VM behind the service's back. It fails the test if there is none with this name. A
+// VM that it has running has started now.
 func (d *Daemon) Change(name string, f func(vm *hypervisorapi.VM)) {
 	d.t.Helper()
 	d.mu.Lock()
@@ -240,6 +246,9 @@ func (d *Daemon) Change(name string, f func(vm *hypervisorapi.VM)) {
 	for _, vm := range d.vms {
 		if vm.Name == name {
 			f(vm)
+			if now := time.Now(); vm.State == hypervisorapi.StateRunning && vm.StartedAt == nil {
+				vm.StartedAt = &now
+			}
 			vm.Generation++
 			d.tell(vm, vm.State)
 			return
