@@ -19,6 +19,7 @@ import (
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/fanout"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/forward"
 )
 
 // CodeUnreachable is the fault code for a node that does not answer, or not as it should. Callers
@@ -42,20 +43,11 @@ func (r *refusal) Error() string {
 	return fmt.Sprintf("it answers %d %s: %s", r.status, r.said.Code, r.said.Error)
 }
 
-// statusError is an unexpected status without a daemon's error body.
-type statusError int
-
-func (s statusError) Error() string {
-	if s == http.StatusUnauthorized {
-		return "it refuses the fleet's token"
-	}
-	return fmt.Sprintf("it answers %d, and not as a daemon does", int(s))
-}
-
-// garbage is a response that no daemon would send.
-type garbage string
-
-func (g garbage) Error() string { return string(g) }
+// Answers that no daemon gives.
+type (
+	statusError = forward.StatusError
+	garbage     = forward.Garbage
+)
 
 // refusals maps the statuses that mean that nothing was done to kinds of faults.
 var refusals = map[int]fault.Kind{
@@ -175,6 +167,8 @@ func explain(err error) string {
 		return "the list would be too long with its VMs"
 	case errors.Is(err, fanout.ErrBroke):
 		return "asking it broke; see the registry's log"
+	case errors.As(err, &status) && status == http.StatusUnauthorized:
+		return "it refuses the fleet's token"
 	case errors.As(err, &status):
 		return status.Error()
 	case errors.As(err, &words):

@@ -5,17 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"maps"
-	"mime"
 	"net/http"
-	"net/http/httputil"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/kit/list"
-	"github.com/mainstay-infra/mainstay/kit/rest"
+	"github.com/mainstay-infra/mainstay/kit/forward"
 )
 
 // Forwarding is a request that the registry forwards to a node for one of its callers, whom it has
@@ -29,62 +24,21 @@ type Forwarding struct {
 	Socket bool   // the request is a valid handshake of a WebSocket
 }
 
-// Headers that are forwarded. All others concern only one of the two connections, or are the caller's
-// secrets.
-var (
-	requestHeaders = []string{
-		"Accept", "Content-Type", "Expect", "Idempotency-Key", "Last-Event-Id", "Traceparent", "Tracestate",
+// Forward sends a request to a node and passes its answer on. It sends it with ActingToken, for the caller's
+// tenant, so that the node grants no more than the caller has. It ends with the request's context. It returns
+// the status that was answered, or an error if nothing was: NotFound if there is no node of this name.
+func (r *Registry) Forward(w http.ResponseWriter, req *http.Request, f Forwarding) (status int, err error) {
+	to, err := r.target(req.Context(), &f)
+	if err != nil {
+		return 0, err
 	}
-	handshakeHeaders = []string{
-		"Connection", "Upgrade", "Sec-Websocket-Key", "Sec-Websocket-Version", "Sec-Websocket-Protocol",
+	status, err = forward.Serve(w, req, forward.Target{
+		URL: to, Header: r.headersFor(&f), Transport: r.forwarding, Socket: f.Socket,
+	})
+	if err == nil || errors.Is(err, context.Canceled) || fault.Is(err, fault.TooLarge) {
+		return status, err
 	}
-	answerHeaders = []string{
-		"Cache-Control", "Content-Disposition", "Content-Length", "Content-Type", "Retry-After", "X-File-Mode",
-		"Connection", "Upgrade", "Sec-Websocket-Accept", "Sec-Websocket-Protocol", "Sec-Websocket-Version",
-	}
-)
-
-// answerTypes are the media types of nodes' answers. No browser runs what has one of these.
-var answerTypes = []string{
-	"application/json", "application/octet-stream", "application/x-ndjson", "text/event-stream",
-}
-
-// Route is the way of one request to a node. Requests are sent with ActingToken, for the caller's tenant,
-// so that the node grants no more than the caller has. Answers are not trusted: only known headers and
-// media types pass, and redirects are not followed.
-type Route struct {
-	registry *Registry
-	to       *url.URL
-	f        Forwarding
-}
-
-// Route returns the way to a node, or NotFound if there is none of this name.
-func (r *Registry) Route(ctx context.Context, f Forwarding) (*Route, error) {
-	to, err := r.target(ctx, &f)
-	return &Route{r, to, f}, err
-}
-
-// Transport sends the request.
-func (t *Route) Transport() http.RoundTripper { return t.registry.forwarding }
-
-// Rewrite makes the request to the node from that of the caller.
-func (t *Route) Rewrite(p *httputil.ProxyRequest) {
-	p.Out.URL, p.Out.Host = t.to, ""
-	p.Out.Header = t.registry.headersFor(p.In.Header, &t.f)
-}
-
-// Check returns an error unless an answer has the form of a daemon's. It removes headers that are not
-// passed on, and makes a link to the next page lead to here, the caller's own address of the page.
-func (t *Route) Check(res *http.Response, here *url.URL) error {
-	return checkAnswer(res, here, t.f.Socket)
-}
-
-// Fault returns the fault for a request that was not answered because of err.
-func (t *Route) Fault(err error) error {
-	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return fault.Wrap(fault.TooLarge, err, "the request body is larger than %d bytes", tooLarge.Limit)
-	}
-	return unreachable(t.f.Node, explain(err), err)
+	return 0, unreachable(f.Node, explain(err), err)
 }
 
 // Probe sends a GET request to a node and returns nil if it answers 200, or the node's refusal.
@@ -99,7 +53,7 @@ func (r *Registry) Probe(ctx context.Context, f Forwarding) error {
 	if err != nil {
 		return err
 	}
-	req.Header = r.headersFor(nil, &f)
+	req.Header = r.headersFor(&f)
 	res, err := r.http.Do(req)
 	if err == nil {
 		err = read(res, http.StatusOK, 0, nil)
@@ -124,18 +78,9 @@ func (r *Registry) target(ctx context.Context, f *Forwarding) (*url.URL, error) 
 	return to, nil
 }
 
-// headersFor returns the headers of a forwarded request.
-func (r *Registry) headersFor(in http.Header, f *Forwarding) http.Header {
-	names := requestHeaders
-	if f.Socket {
-		names = slices.Concat(requestHeaders, handshakeHeaders)
-	}
+// headersFor returns the headers that the registry adds to a forwarded request.
+func (r *Registry) headersFor(f *Forwarding) http.Header {
 	out := http.Header{"User-Agent": {"mainstay-registry"}}
-	for _, name := range names {
-		if values := in.Values(name); len(values) > 0 {
-			out[name] = slices.Clone(values)
-		}
-	}
 	if r.cfg.Token != "" {
 		out.Set("Authorization", "Bearer "+ActingToken(r.cfg.Token))
 	}
@@ -155,38 +100,4 @@ func actorName(name string) string {
 		escaped = escaped[:longest-33] + "~" + hex.EncodeToString(sum[:16])
 	}
 	return escaped
-}
-
-func checkAnswer(res *http.Response, here *url.URL, socket bool) error {
-	next := rest.NextCursor(res.Header)
-	maps.DeleteFunc(res.Header, func(name string, _ []string) bool { return !slices.Contains(answerHeaders, name) })
-	res.Trailer = nil
-	if next != "" && len(next) <= maxCursor {
-		res.Header.Set("Link", list.NextLink(here, next))
-	}
-	res.Header.Set("X-Content-Type-Options", "nosniff")
-	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
-	switch {
-	case res.StatusCode == http.StatusSwitchingProtocols:
-		if !socket {
-			return garbage("it opens a socket that nobody asked for")
-		}
-		return nil
-	case res.StatusCode == http.StatusNoContent:
-		res.Header.Del("Content-Type")
-		return nil
-	case res.StatusCode == http.StatusUnauthorized,
-		res.StatusCode >= http.StatusMultipleChoices && res.StatusCode < http.StatusBadRequest,
-		res.StatusCode < http.StatusOK:
-		return statusError(res.StatusCode)
-	case res.StatusCode >= http.StatusBadRequest && kind != "application/json":
-		return statusError(res.StatusCode)
-	case !slices.Contains(answerTypes, kind):
-		return garbage("its answer is not in the form of a daemon's")
-	}
-	if !socket {
-		res.Header.Del("Connection")
-		res.Header.Del("Upgrade")
-	}
-	return nil
 }

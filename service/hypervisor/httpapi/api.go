@@ -6,7 +6,7 @@
 //	vms.go, disks.go, agent.go, images.go, fleet.go, audit.go   operations of the contract
 //	feed.go      the stream of events of all VMs
 //	policies.go  network policies and their decisions
-//	forward.go, proxy.go   requests for other hosts of the fleet
+//	forward.go             requests for other hosts of the fleet
 //	acting.go    admins' credentials that act for a tenant or a person
 //	person.go    the sessions of the web console
 //	socket.go    consoles and screens, and the tickets with which browsers open them

@@ -61,7 +61,7 @@ func (a *API) forward(w http.ResponseWriter, r *http.Request, op *contract.Opera
 		ctx, end = context.WithTimeout(ctx, forwardLimit)
 		defer end()
 	}
-	status, err := Forward(a.fleet, w, r.WithContext(ctx), to)
+	status, err := a.fleet.Forward(w, r.WithContext(ctx), to)
 	if err != nil {
 		return err
 	}
