@@ -103,7 +103,7 @@ var lower = map[string]int{
 	"netlab": 1, "pki": 1, "podman": 1, "quota": 1, "telemetry": 1, "text": 1, "webhook": 1,
 	"alert": 2, "audit": 2, "config": 2, "contract": 2, "feed": 2, "jobs": 2, "keyring": 2, "relay": 2, "rest": 2,
 	"search": 2, "series": 2, "ticket": 2, "transfer": 2,
-	"endpoint": 3, "operation": 3, "session": 3,
+	"endpoint": 3, "forward": 3, "operation": 3, "session": 3,
 	"shell": 4,
 }
 

@@ -623,6 +623,64 @@ func (c *Client) UpdateVMWithBody(ctx context.Context, name VMName, params *Upda
 	return c.Send(ctx, out.Body(contentType, body), editors)
 }
 
+// Exec Run a program in the guest and answer when it has ended
+func (c *Client) Exec(ctx context.Context, name VMName, params *ExecParams, body ExecJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/api/vms/{name}/agent/exec").Path("name", name)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// ExecWithBody Run a program in the guest and answer when it has ended
+func (c *Client) ExecWithBody(ctx context.Context, name VMName, params *ExecParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/api/vms/{name}/agent/exec").Path("name", name)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// GetFile Read a file of the guest
+func (c *Client) GetFile(ctx context.Context, name VMName, params *GetFileParams, body GetFileJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/api/vms/{name}/agent/get-file").Path("name", name)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// GetFileWithBody Read a file of the guest
+func (c *Client) GetFileWithBody(ctx context.Context, name VMName, params *GetFileParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/api/vms/{name}/agent/get-file").Path("name", name)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// PutFile Write a file in the guest, whole or not at all
+func (c *Client) PutFile(ctx context.Context, name VMName, params *PutFileParams, body PutFileJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/api/vms/{name}/agent/put-file").Path("name", name)
+	if params != nil {
+		out.Query("path", params.Path)
+		out.Query("mode", params.Mode)
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// PutFileWithBody Write a file in the guest, whole or not at all
+func (c *Client) PutFileWithBody(ctx context.Context, name VMName, params *PutFileParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/api/vms/{name}/agent/put-file").Path("name", name)
+	if params != nil {
+		out.Query("path", params.Path)
+		out.Query("mode", params.Mode)
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
 // CloneVM Make a VM with a copy of this one's disk; a linked clone shares what neither changes
 func (c *Client) CloneVM(ctx context.Context, name VMName, params *CloneVMParams, body CloneVMJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("POST", "/api/vms/{name}/clone").Path("name", name)
@@ -639,6 +697,18 @@ func (c *Client) CloneVMWithBody(ctx context.Context, name VMName, params *Clone
 		out.Query("tenant", params.Tenant)
 	}
 	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// OpenConsole The serial console as a WebSocket of binary frames, after what was printed last
+func (c *Client) OpenConsole(ctx context.Context, name VMName, params *OpenConsoleParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/api/vms/{name}/console").Path("name", name)
+	if params != nil {
+		out.Query("ticket", params.Ticket)
+		out.Query("offset", params.Offset)
+		out.Query("log", params.Log)
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out, editors)
 }
 
 // GetEffectivePolicy All policies of a VM as one, with where each rule comes from
@@ -779,6 +849,16 @@ func (c *Client) ResumeVMWithBody(ctx context.Context, name VMName, params *Resu
 	return c.Send(ctx, out.Body(contentType, body), editors)
 }
 
+// OpenScreen The screen as a WebSocket that carries RFB in binary frames
+func (c *Client) OpenScreen(ctx context.Context, name VMName, params *OpenScreenParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/api/vms/{name}/screen").Path("name", name)
+	if params != nil {
+		out.Query("ticket", params.Ticket)
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out, editors)
+}
+
 // ListSnapshots The snapshots of a VM, oldest first
 func (c *Client) ListSnapshots(ctx context.Context, name VMName, params *ListSnapshotsParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("GET", "/api/vms/{name}/snapshots").Path("name", name)
@@ -881,6 +961,24 @@ func (c *Client) StopVM(ctx context.Context, name VMName, params *StopVMParams, 
 // StopVMWithBody Ask the guest to shut down, and switch it off when its time is over; a VM that is stopped already stays so
 func (c *Client) StopVMWithBody(ctx context.Context, name VMName, params *StopVMParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("POST", "/api/vms/{name}/stop").Path("name", name)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// CreateTicket A word that opens one socket to the VM's console or screen within 30 seconds, for browsers, which cannot send headers with sockets
+func (c *Client) CreateTicket(ctx context.Context, name VMName, params *CreateTicketParams, body CreateTicketJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/api/vms/{name}/tickets").Path("name", name)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// CreateTicketWithBody A word that opens one socket to the VM's console or screen within 30 seconds, for browsers, which cannot send headers with sockets
+func (c *Client) CreateTicketWithBody(ctx context.Context, name VMName, params *CreateTicketParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/api/vms/{name}/tickets").Path("name", name)
 	if params != nil {
 		out.Query("tenant", params.Tenant)
 	}

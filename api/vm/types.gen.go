@@ -292,6 +292,24 @@ func (e DataplaneStatusMode) Valid() bool {
 	}
 }
 
+// Defines values for ExecPieceStream.
+const (
+	ExecPieceStreamStderr ExecPieceStream = "stderr"
+	ExecPieceStreamStdout ExecPieceStream = "stdout"
+)
+
+// Valid indicates whether the value is a known member of the ExecPieceStream enum.
+func (e ExecPieceStream) Valid() bool {
+	switch e {
+	case ExecPieceStreamStderr:
+		return true
+	case ExecPieceStreamStdout:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for HealthStatus.
 const (
 	HealthStatusOk HealthStatus = "ok"
@@ -1510,6 +1528,54 @@ type Event struct {
 	Message string    `json:"message"`
 }
 
+// Exec defines model for Exec.
+type Exec struct {
+	Argv  []string           `json:"argv"`
+	Cwd   *string            `json:"cwd,omitempty"`
+	Env   *map[string]string `json:"env,omitempty"`
+	Stdin *string            `json:"stdin,omitempty"`
+
+	// Stream Answer line by line while the program runs
+	Stream         *bool `json:"stream,omitempty"`
+	TimeoutSeconds *int  `json:"timeout_seconds,omitempty"`
+}
+
+// ExecOutcome defines model for ExecOutcome.
+type ExecOutcome struct {
+	// ExitCode 128 and the signal's number when one ended it
+	ExitCode int    `json:"exit_code"`
+	Stderr   string `json:"stderr"`
+
+	// Stdout At most a megabyte; bytes that are not UTF-8 are replaced
+	Stdout string `json:"stdout"`
+
+	// Truncated There was more output
+	Truncated bool `json:"truncated"`
+}
+
+// ExecPiece defines model for ExecPiece.
+type ExecPiece struct {
+	Data *[]byte `json:"data,omitempty"`
+
+	// Error Only in the last line, when the program did not end by itself
+	Error *string `json:"error,omitempty"`
+
+	// ExitCode Only in the last line
+	ExitCode *int             `json:"exit_code,omitempty"`
+	Stream   *ExecPieceStream `json:"stream,omitempty"`
+}
+
+// ExecPieceStream defines model for ExecPiece.Stream.
+type ExecPieceStream string
+
+// File defines model for File.
+type File struct {
+	Mode   string `json:"mode"`
+	Path   string `json:"path"`
+	Sha256 string `json:"sha256"`
+	Size   int64  `json:"size"`
+}
+
 // FlowEnd defines model for FlowEnd.
 type FlowEnd struct {
 	Address  string   `json:"address"`
@@ -1519,6 +1585,11 @@ type FlowEnd struct {
 
 	// Vm The VM that it is
 	Vm *string `json:"vm,omitempty"`
+}
+
+// GetFile defines model for GetFile.
+type GetFile struct {
+	Path string `json:"path"`
 }
 
 // Health defines model for Health.
@@ -1798,6 +1869,18 @@ type PricingSpec struct {
 	NetworkEgressPerGb float64 `json:"network_egress_per_gb"`
 }
 
+// PutFile defines model for PutFile.
+type PutFile struct {
+	// Content At most a MiB; send larger files as octets
+	Content []byte `json:"content"`
+
+	// Mode Octal
+	Mode *string `json:"mode,omitempty"`
+
+	// Path Absolute
+	Path string `json:"path"`
+}
+
 // Quota The most that the VMs of a tenant may have together; without a number there is no limit
 type Quota struct {
 	// BackupBytes What backups may take in the repository
@@ -1980,6 +2063,12 @@ type TenantUse struct {
 	Snapshots int `json:"snapshots"`
 	Users     int `json:"users"`
 	Vms       int `json:"vms"`
+}
+
+// Ticket defines model for Ticket.
+type Ticket struct {
+	ExpiresAt time.Time `json:"expires_at"`
+	Ticket    string    `json:"ticket"`
 }
 
 // TrafficCount defines model for TrafficCount.
@@ -2410,6 +2499,9 @@ type OfTenant = string
 // SnapshotID defines model for SnapshotID.
 type SnapshotID = string
 
+// SocketTicket defines model for SocketTicket.
+type SocketTicket = string
+
 // TenantName defines model for TenantName.
 type TenantName = string
 
@@ -2454,6 +2546,9 @@ type Unauthenticated = Error
 
 // Unavailable defines model for Unavailable.
 type Unavailable = Error
+
+// UpgradeRequired defines model for UpgradeRequired.
+type UpgradeRequired = Error
 
 // ListAuditParams defines parameters for ListAudit.
 type ListAuditParams struct {
@@ -2731,8 +2826,47 @@ type UpdateVMParams struct {
 	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
 }
 
+// ExecParams defines parameters for Exec.
+type ExecParams struct {
+	// Tenant The VM's tenant, for callers without one
+	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// GetFileParams defines parameters for GetFile.
+type GetFileParams struct {
+	// Tenant The VM's tenant, for callers without one
+	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// PutFileParams defines parameters for PutFile.
+type PutFileParams struct {
+	// Path Absolute; required beside octets, which are the file
+	Path *string `form:"path,omitempty" json:"path,omitempty"`
+
+	// Mode Octal
+	Mode *string `form:"mode,omitempty" json:"mode,omitempty"`
+
+	// Tenant The VM's tenant, for callers without one
+	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
 // CloneVMParams defines parameters for CloneVM.
 type CloneVMParams struct {
+	// Tenant The VM's tenant, for callers without one
+	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// OpenConsoleParams defines parameters for OpenConsole.
+type OpenConsoleParams struct {
+	// Ticket From `tickets`, in place of credentials
+	Ticket *SocketTicket `form:"ticket,omitempty" json:"ticket,omitempty"`
+
+	// Offset The byte to continue from; 0 is the oldest that is kept
+	Offset *int64 `form:"offset,omitempty" json:"offset,omitempty"`
+
+	// Log The log that `offset` is of
+	Log *string `form:"log,omitempty" json:"log,omitempty"`
+
 	// Tenant The VM's tenant, for callers without one
 	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
 }
@@ -2812,6 +2946,15 @@ type ResumeVMParams struct {
 	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
 }
 
+// OpenScreenParams defines parameters for OpenScreen.
+type OpenScreenParams struct {
+	// Ticket From `tickets`, in place of credentials
+	Ticket *SocketTicket `form:"ticket,omitempty" json:"ticket,omitempty"`
+
+	// Tenant The VM's tenant, for callers without one
+	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
 // ListSnapshotsParams defines parameters for ListSnapshots.
 type ListSnapshotsParams struct {
 	// Tenant The VM's tenant, for callers without one
@@ -2856,6 +2999,12 @@ type StartVMParams struct {
 
 // StopVMParams defines parameters for StopVM.
 type StopVMParams struct {
+	// Tenant The VM's tenant, for callers without one
+	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// CreateTicketParams defines parameters for CreateTicket.
+type CreateTicketParams struct {
 	// Tenant The VM's tenant, for callers without one
 	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
 }
@@ -2953,6 +3102,15 @@ type CreateVMJSONRequestBody = VMSpec
 // UpdateVMJSONRequestBody defines body for UpdateVM for application/json ContentType.
 type UpdateVMJSONRequestBody = VMChange
 
+// ExecJSONRequestBody defines body for Exec for application/json ContentType.
+type ExecJSONRequestBody = Exec
+
+// GetFileJSONRequestBody defines body for GetFile for application/json ContentType.
+type GetFileJSONRequestBody = GetFile
+
+// PutFileJSONRequestBody defines body for PutFile for application/json ContentType.
+type PutFileJSONRequestBody = PutFile
+
 // CloneVMJSONRequestBody defines body for CloneVM for application/json ContentType.
 type CloneVMJSONRequestBody = CloneSpec
 
@@ -2979,6 +3137,9 @@ type StartVMJSONRequestBody = StartOptions
 
 // StopVMJSONRequestBody defines body for StopVM for application/json ContentType.
 type StopVMJSONRequestBody = StopOptions
+
+// CreateTicketJSONRequestBody defines body for CreateTicket for application/json ContentType.
+type CreateTicketJSONRequestBody = Nothing
 
 // CreateWebhookJSONRequestBody defines body for CreateWebhook for application/json ContentType.
 type CreateWebhookJSONRequestBody = WebhookSpec

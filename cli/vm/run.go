@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/guest"
 	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 	"github.com/mainstay-infra/mainstay/cli/vm/spec"
@@ -28,6 +30,7 @@ const (
 // attempt is one `vm run`.
 type attempt struct {
 	*daemon.Call
+	guests       guest.Reach[*hypervisorapi.Client]
 	id, name     string
 	keep, detach bool
 	waiting
@@ -36,7 +39,8 @@ type attempt struct {
 func (s commands) run() *cobra.Command {
 	var flags spec.Flags
 	var name string
-	a := attempt{}
+	a := attempt{guests: s.guests()}
+	a.guests.At = func(context.Context, *daemon.Call, string) (string, url.Values, error) { return pathOf(a.id), nil, nil }
 	cmd := s.Command(verb.Verb{
 		Use:   "run IMAGE",
 		Short: "Make a VM of an image, start it, and attach its console",
@@ -103,7 +107,7 @@ func (a *attempt) run(ctx context.Context, request hypervisorapi.VMSpec) error {
 			a.name, a.name, a.name,
 		)
 	}
-	detached, err := attach(ctx, a.Call, a.id, a.name)
+	detached, err := a.guests.Attach(ctx, a.Call, a.name)
 	switch {
 	case err != nil:
 		return exit.Hinted(

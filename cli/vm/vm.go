@@ -2,17 +2,13 @@
 // line.
 //
 //	vm.go         the command; list.go, life.go, start.go, wait.go, create.go, set.go, run.go
-//	console.go    a console in the terminal; tty*.go puts the terminal into raw mode
-//	vnc.go        a screen for a viewer of the person's choice
-//	exec.go, cp.go: programs and files in a guest, by its agent
+//	guest.go      how consoles, screens, programs and files are reached, for package guest
 //	snapshot.go, backup.go, clone.go: disks
 //	policy.go    network policies and their decisions
 //	events.go, watch.go, metrics.go, host.go, operation.go
 //
 // Code shared with `mainstay image` and `mainstay fleet` is in package daemon; the flags for a VM's
 // fields are in package spec.
-//
-// Invariant: however a console ends, the terminal is restored.
 package vm
 
 import (
@@ -37,10 +33,11 @@ If --server is the registry of a fleet, --node names the host.
 
 ` + daemon.TokenHelp
 	s := commands{daemon.NewHostSession(env, cmd)}
+	in := s.guests()
 	cmd.AddCommand(
 		s.run(), s.create(), s.list(), s.show(),
 		s.start(), s.stop(), s.restart(), s.reset(), s.pause(), s.resume(), s.enable(), s.disable(), s.delete(), s.wait(),
-		s.console(), s.vnc(), s.exec(), s.cp(), s.ping(), s.events(), s.watch(), s.metrics(),
+		in.Console(), in.VNC(), in.Run(), in.Copy(), s.ping(), s.events(), s.watch(), s.metrics(),
 		s.networkPolicy(), s.flows(),
 		s.snapshots(), s.backups(), s.disk(), s.clone(), s.resize(), s.set(), s.operations(), s.host(), s.whoami(), s.audit(),
 	)

@@ -5,6 +5,7 @@
 //	vms.go        the command, and how the service is reached
 //	account.go    logging in; user.go, tenant.go, twofactor.go: who may do what
 //	list.go, create.go, life.go, snapshot.go: VMs
+//	guest.go      consoles, screens, programs and files, for package guest
 //	backup.go, policy.go: backups
 //	billing.go    prices, usage, invoices
 //	network.go    network policies, security groups, flows
@@ -81,6 +82,8 @@ runs on this machine, the command logs in as the admin whose password "mainstay 
 		s.billing(),
 		s.whoami(), s.users(), s.tenants(), s.twoFactor(), s.audit(),
 	)
+	in := s.guests()
+	cmd.AddCommand(in.Console(), in.VNC(), in.Run(), in.Copy())
 	s.Complete(cmd)
 	return cmd
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pquerna/otp/totp"
 
+	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	vmapi "github.com/mainstay-infra/mainstay/api/vm"
 	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 )
@@ -133,6 +134,7 @@ func takeTour(tr *tour) {
 		tr.Errorf("%+v", m)
 	}
 	tr.ok("ListVMEvents", "/api/vms/web/events?limit=2", nil, 200)
+	tourGuests(tr)
 	tr.ok("CloneVM", "/api/vms/web/clone", object{"target_name": "two"}, 201)
 	tr.settled("two", tr.admin)
 	tr.ok("StopVM", "/api/vms/web/stop", object{"grace_seconds": 1}, 200)
@@ -160,6 +162,22 @@ func takeTour(tr *tour) {
 	tr.breakAudit()
 	v := contracttest.As[vmapi.AuditVerification](tr.ok("VerifyAudit", "/api/audit/verify", nil, 200))
 	tr.ok("AcknowledgeAudit", "/api/audit/acknowledge", object{"through": v.Breaks[0].Recorded, "note": "tested"}, 204)
+}
+
+func tourGuests(tr *tour) {
+	tr.Helper()
+	tr.daemon.Guest(func(string, []string) *hypervisorapi.ExecOutcome { return &hypervisorapi.ExecOutcome{Stdout: "out"} })
+	tr.ok("CreateTicket", "/api/vms/web/tickets", nil, 201)
+	for id, path := range map[string]string{"OpenConsole": "/api/vms/web/console", "OpenScreen": "/api/vms/web/screen"} {
+		tr.ok(id, path, nil, 426)
+		if _, status := tr.open(path, tr.admin); status != 101 {
+			tr.Errorf("%s: %d", path, status)
+		}
+	}
+	tr.ok("Exec", "/api/vms/web/agent/exec", object{"argv": []string{"true"}}, 200)
+	tr.ok("PutFile", "/api/vms/web/agent/put-file", object{"path": "/f", "content": "Zg=="}, 200)
+	tr.ok("GetFile", "/api/vms/web/agent/get-file", object{"path": "/f"}, 200)
+	tr.daemon.Guest(nil)
 }
 
 func tourBackups(tr *tour) {

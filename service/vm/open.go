@@ -112,6 +112,7 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 		Notifier:  s.notifier,
 		Scanner:   s.scanner,
 		Billing:   s.billing,
+		Tickets:   sealers.tickets,
 	})
 	return err
 }
@@ -121,6 +122,7 @@ type sealers struct {
 	settings *auth.Sealer // VMs' settings for cloud-init
 	factors  *auth.Sealer // second factors
 	webhooks *auth.Sealer // webhooks' secrets
+	tickets  *auth.Sealer // tokens behind tickets, for half a minute
 	tokens   []byte       // signs tokens
 }
 
@@ -128,6 +130,7 @@ type sealers struct {
 const (
 	purposeSettings = "vm cloud-init settings"
 	purposeWebhooks = "vm webhook secrets"
+	purposeTickets  = "vm tickets"
 	purposeAudit    = "vm audit head"
 	purposeTokens   = "vm tokens"
 )
@@ -149,6 +152,9 @@ func (s *Service) openKeys(ctx context.Context, deps Deps) (out sealers, err err
 		return out, err
 	}
 	if out.webhooks, err = auth.NewSealer(s.keys.Current, purposeWebhooks, s.keys.Accepted...); err != nil {
+		return out, err
+	}
+	if out.tickets, err = auth.NewSealer(s.keys.Current, purposeTickets, s.keys.Accepted...); err != nil {
 		return out, err
 	}
 	if out.tokens = []byte(s.cfg.JWTSecret); len(out.tokens) == 0 {

@@ -136,6 +136,7 @@ func (s *Service) Run(ctx context.Context) error {
 		{Name: "count usage", Interval: s.cfg.CompareInterval, Run: s.billing.Measure},
 		{Name: "forget usage", Interval: time.Hour, Run: s.billing.Expire},
 		{Name: "forget jobs", Interval: time.Hour, Run: s.jobs.Expire},
+		{Name: "forget tickets", Interval: time.Hour, Run: s.store.ForgetTickets},
 		{Name: "forget deliveries of webhooks", Interval: time.Hour, Run: s.notifier.Expire},
 		{Name: "seals", Interval: time.Minute, Run: s.renewLateSeals},
 	} {

@@ -1,7 +1,7 @@
 // Package daemon is shared by the commands `mainstay vm`, `mainstay image` and `mainstay fleet`:
 // connecting to the hypervisor daemon, and building blocks of commands.
 //
-//	session.go    how the daemon is reached; socket.go: consoles and screens
+//	session.go    how the daemon is reached
 //	name.go       what arguments name: VMs, backups, images, hosts
 //	operation.go  what takes long: follow it, and cancel it on Ctrl-C
 //

@@ -4,9 +4,11 @@
 package contracttest
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -89,6 +91,15 @@ func (w *streamWriter) Write(b []byte) (int, error) {
 		w.WriteHeader(http.StatusOK)
 	}
 	return w.ResponseWriter.Write(b)
+}
+
+// Hijack gives the connection away. Proxies do that without a status: the connection is a socket.
+func (w *streamWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	if !w.wrote {
+		w.wrote = true
+		w.begun(http.StatusSwitchingProtocols)
+	}
+	return http.NewResponseController(w.ResponseWriter).Hijack()
 }
 
 func (w *streamWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -107,13 +107,7 @@ func (d *Driver) at(node string) (*hypervisorapi.Client, error) {
 	if c := d.nodes[node]; c != nil {
 		return c, nil
 	}
-	base := d.cfg.URL
-	if node != "" {
-		base += "/fleet/nodes/" + url.PathEscape(node)
-	}
-	c, err := hypervisorapi.NewClient(
-		base+hypervisorapi.BasePath, rest.WithHTTPClient(d.http), rest.WithEditor(d.authorize),
-	)
+	c, err := hypervisorapi.NewClient(d.base(node), rest.WithHTTPClient(d.http), rest.WithEditor(d.authorize))
 	if err == nil {
 		d.nodes[node] = c
 	}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
@@ -33,11 +34,19 @@ func (a *API) identify(r *http.Request, op *contract.Operation) (caller.Caller, 
 	if op.Access == accessOpen {
 		return caller.Caller{}, nil
 	}
+	if word := r.URL.Query().Get("ticket"); op.Credential == credentialTicket && word != "" {
+		return a.redeem(r, word)
+	}
 	token, ok := auth.Bearer(r)
 	if !ok {
 		return caller.Caller{}, errNoToken
 	}
-	who, err := a.identity.Check(r.Context(), token)
+	return a.holder(r.Context(), token)
+}
+
+// holder returns the caller whose token it is.
+func (a *API) holder(ctx context.Context, token string) (caller.Caller, error) {
+	who, err := a.identity.Check(ctx, token)
 	switch {
 	case fault.Is(err, fault.Unauthenticated):
 		return caller.Caller{}, errNoToken

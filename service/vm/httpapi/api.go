@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	vmapi "github.com/mainstay-infra/mainstay/api/vm"
+	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/problem"
@@ -53,6 +54,8 @@ type Config struct {
 	Notifier  *notify.Notifier
 	Scanner   *compliance.Scanner
 	Billing   *billing.Manager
+	// Tickets seals the tokens that tickets stand for.
+	Tickets *auth.Sealer
 }
 
 // API serves the contract's operations.
@@ -122,6 +125,12 @@ func New(cfg Config) (*API, error) {
 	a.shell.Raw("POST /api/auth/logout", a.logout)
 	a.shell.Raw("GET /api/jobs/{job}/events", a.watchJob)
 	a.shell.Raw("GET /api/dataplane/observe", a.observe)
+	a.shell.Raw("POST /api/vms/{name}/tickets", a.createTicket)
+	a.shell.Raw("GET /api/vms/{name}/console", a.socketTo("console"))
+	a.shell.Raw("GET /api/vms/{name}/screen", a.socketTo("vnc"))
+	a.shell.Raw("POST /api/vms/{name}/agent/exec", a.exec)
+	a.shell.Raw("POST /api/vms/{name}/agent/put-file", a.inGuest("agent/put-file", "vm.put_file"))
+	a.shell.Raw("POST /api/vms/{name}/agent/get-file", a.inGuest("agent/get-file", "vm.get_file"))
 	return a, nil
 }
 

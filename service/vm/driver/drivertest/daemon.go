@@ -51,7 +51,8 @@ type Daemon struct {
 	nameless bool // it refuses rules for names
 	guest    func(vm string, argv []string) *hypervisorapi.ExecOutcome
 	metered  map[string]*metered
-	started  int // how many VMs have started; gives each its address
+	files    map[string][]byte // in guests, by VM:/PATH
+	started  int               // how many VMs have started; gives each its address
 }
 
 // Fault is an answer in place of the daemon's own.
@@ -78,7 +79,7 @@ func New(t testing.TB) *Daemon {
 		t: t, vms: map[string]*hypervisorapi.VM{}, snaps: map[string][]hypervisorapi.Snapshot{},
 		ops: map[string]hypervisorapi.Operation{}, gates: map[string]chan struct{}{}, feed: make(chan struct{}),
 		disks: map[string]*disk{}, transfers: map[string]*transfer{},
-		policies: map[string]*policyState{}, metered: map[string]*metered{},
+		policies: map[string]*policyState{}, metered: map[string]*metered{}, files: map[string][]byte{},
 	}
 	served := map[string]func(r *http.Request, tenant string) (int, any){
 		"GetHost": d.host, "ListVMs": d.list, "CreateVM": d.create, "GetVM": d.get, "DeleteVM": d.delete,
@@ -106,6 +107,7 @@ func New(t testing.TB) *Daemon {
 	}
 	mux.HandleFunc("GET /v1/events", d.watch)
 	mux.HandleFunc("GET /v1/flows", d.followFlows)
+	d.handleGuests(mux)
 	server := httptest.NewServer(contracttest.New(c, hypervisorapi.BasePath).Wrap(t, mux))
 	t.Cleanup(func() {
 		server.CloseClientConnections() // streams do not end by themselves

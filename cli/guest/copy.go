@@ -1,4 +1,4 @@
-package vm
+package guest
 
 import (
 	"context"
@@ -13,31 +13,32 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/cli/client"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
 	"github.com/mainstay-infra/mainstay/cli/verb"
-	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
-func (s commands) cp() *cobra.Command {
-	return s.Command(verb.Verb{
+// Copy returns the command cp.
+func (t Reach[A]) Copy() *cobra.Command {
+	return t.Command(verb.Verb{
 		Use:   "cp FROM TO",
 		Short: "Copy a file into a guest or out of it, by its agent",
 		Long: `Copy a file into or out of a guest through its agent, with its permissions. One of FROM and TO is VM:/PATH, the other a
 local file; write a local name that contains a colon as ./NAME. If TO is a folder (or, in the guest, ends with /), the
 file keeps its name there. An existing file is replaced. TO may be - for standard output.`,
-		Example: "  mainstay vm cp nginx.conf web:/etc/nginx/\n  mainstay vm cp web:/var/log/syslog .\n  mainstay vm cp web:/etc/os-release -",
-	}, func(ctx context.Context, c *daemon.Call) error {
+		Example: strings.ReplaceAll("  GROUP cp nginx.conf web:/etc/nginx/\n  GROUP cp web:/var/log/syslog .\n  GROUP cp web:/etc/os-release -",
+			"GROUP", t.Group),
+	}, func(ctx context.Context, c *verb.Call[A]) error {
 		fromVM, fromPath, fromGuest := guestPath(c.Args[0])
 		toVM, toPath, toGuest := guestPath(c.Args[1])
 		switch {
 		case fromGuest && toGuest:
 			return exit.Usagef("one of FROM and TO must be a local file")
 		case fromGuest:
-			return fetch(ctx, c, fromVM, fromPath, c.Args[1])
+			return t.fetch(ctx, c, fromVM, fromPath, c.Args[1])
 		case toGuest:
-			return send(ctx, c, c.Args[0], toVM, toPath)
+			return t.send(ctx, c, c.Args[0], toVM, toPath)
 		}
 		return exit.Usagef("one of FROM and TO must be in a guest: VM:/PATH, with an absolute path")
 	})
@@ -51,7 +52,7 @@ func guestPath(argument string) (vm, guest string, ok bool) {
 }
 
 // send copies a local file to a guest.
-func send(ctx context.Context, c *daemon.Call, local, vm, to string) error {
+func (t Reach[A]) send(ctx context.Context, c *verb.Call[A], local, vm, to string) error {
 	source, err := c.OpenSource(local)
 	if err != nil {
 		return err
@@ -60,18 +61,8 @@ func send(ctx context.Context, c *daemon.Call, local, vm, to string) error {
 	if strings.HasSuffix(to, "/") {
 		to = path.Join(to, filepath.Base(local))
 	}
-	id, err := daemon.VMID(ctx, c, vm)
-	if err != nil {
-		return err
-	}
-	mode := fmt.Sprintf("%04o", source.Mode)
-	a, err := c.Send(
-		c.Slow.PutFileWithBody(
-			ctx, id, &hypervisorapi.PutFileParams{Path: &to, Mode: &mode}, "application/octet-stream", source,
-			source.Prepare(),
-		),
-	)
-	file, err := daemon.Decode[hypervisorapi.File](a, err)
+	a, err := c.Send(t.PutFile(ctx, c, vm, Place{to, fmt.Sprintf("%04o", source.Mode)}, source, source.Prepare()))
+	file, err := client.Decode[file](t.Service, a, err)
 	if err != nil {
 		return err
 	}
@@ -86,18 +77,14 @@ func send(ctx context.Context, c *daemon.Call, local, vm, to string) error {
 }
 
 // fetch copies a file from a guest.
-func fetch(ctx context.Context, c *daemon.Call, vm, from, local string) error {
+func (t Reach[A]) fetch(ctx context.Context, c *verb.Call[A], vm, from, local string) error {
 	if strings.HasSuffix(from, "/") {
 		return exit.Usagef("%s:%s is a folder; files are copied one by one", vm, from)
 	}
 	if info, err := os.Stat(local); err == nil && info.IsDir() || strings.HasSuffix(local, "/") {
 		local = filepath.Join(local, path.Base(from))
 	}
-	id, err := daemon.VMID(ctx, c, vm)
-	if err != nil {
-		return err
-	}
-	r, err := c.Open(c.Slow.GetFile(ctx, id, hypervisorapi.GetFile{Path: from}))
+	r, err := c.Open(t.GetFile(ctx, c, vm, from))
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package vm
+package guest
 
 import (
 	"context"
@@ -13,11 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
 	"github.com/mainstay-infra/mainstay/cli/verb"
-	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
 const (
@@ -42,20 +40,22 @@ type execution struct {
 	noStdin bool
 }
 
-func (s commands) exec() *cobra.Command {
+// Run returns the command exec.
+func (t Reach[A]) Run() *cobra.Command {
 	var e execution
-	cmd := s.Command(verb.Verb{
+	cmd := t.Command(verb.Verb{
 		Use:   "exec VM PROGRAM...",
 		Short: "Run a program in a guest, by its agent",
 		Long: `Run a program in a guest through its agent, and exit with the program's exit code. The code is 128 plus the number of
 the signal if a signal ended it, 127 if there is no such program, 126 if it cannot be executed, and 125 for every other
 failure, which is not the program's. There is no shell and no terminal: use "sh -c" for the former, and
-'mainstay vm console' for the latter.
+'` + t.Group + ` console' for the latter.
 
 A pipe or a file on standard input is read to its end, up to 1 MiB of text, and passed to the program; -n passes
 nothing.`,
-		Example: "  mainstay vm exec web -- uname -a\n  mainstay vm exec web --env LANG=C --cwd /tmp -- sh -c 'ls | wc -l'\n  mainstay vm exec web -- tee /etc/motd < motd",
-	}, func(ctx context.Context, c *daemon.Call) error { return e.run(ctx, c) })
+		Example: strings.ReplaceAll("  GROUP exec web -- uname -a\n  GROUP exec web --env LANG=C --cwd /tmp -- sh -c 'ls | wc -l'\n"+
+			"  GROUP exec web -- tee /etc/motd < motd", "GROUP", t.Group),
+	}, func(ctx context.Context, c *verb.Call[A]) error { return t.exec(ctx, c, &e) })
 	f := cmd.Flags()
 	f.Var(&e.env, "env", "environment variable of the program; may be repeated")
 	f.StringVar(&e.cwd, "cwd", "", "folder in which it runs")
@@ -92,11 +92,11 @@ func coded(cmd *cobra.Command, err error) error {
 	return &exit.Error{Code: notRun, Hint: hint, Err: err}
 }
 
-func (e *execution) run(ctx context.Context, c *daemon.Call) error {
+func (t Reach[A]) exec(ctx context.Context, c *verb.Call[A], e *execution) error {
 	if e.limit < time.Second || e.limit > longestExec {
 		return exit.Usagef("--time-limit must be between 1s and 24h, not %s", e.limit)
 	}
-	request := hypervisorapi.Exec{
+	request := Program{
 		Argv:           c.Args[1:],
 		Cwd:            verb.Given(c, "cwd", e.cwd),
 		Stream:         new(true),
@@ -105,18 +105,14 @@ func (e *execution) run(ctx context.Context, c *daemon.Call) error {
 	if len(e.env) > 0 {
 		request.Env = new(map[string]string(e.env))
 	}
-	input, err := e.input(c.Cmd.InOrStdin())
+	input, err := e.input(c.Cmd.InOrStdin(), t.Group)
 	if err != nil {
 		return err
 	}
 	if input != "" {
 		request.Stdin = &input
 	}
-	id, err := daemon.VMID(ctx, c, c.Args[0])
-	if err != nil {
-		return err
-	}
-	r, err := c.Open(c.Slow.Exec(ctx, id, request))
+	r, err := c.Open(t.Exec(ctx, c, c.Args[0], request))
 	if err != nil {
 		return err
 	}
@@ -124,8 +120,8 @@ func (e *execution) run(ctx context.Context, c *daemon.Call) error {
 	return follow(ctx, r.Body, c.Cmd.OutOrStdout(), c.Cmd.ErrOrStderr())
 }
 
-// input reads piped input. It must be text, since the API accepts only text.
-func (e *execution) input(in io.Reader) (string, error) {
+// input reads piped input. It must be text, since the API accepts only text. group is for hints.
+func (e *execution) input(in io.Reader, group string) (string, error) {
 	if e.noStdin {
 		return "", nil
 	}
@@ -142,11 +138,11 @@ func (e *execution) input(in io.Reader) (string, error) {
 	case len(raw) > maxInput:
 		return "", exit.Hinted(
 			exit.Usagef("the standard input is larger than 1 MiB"),
-			"'mainstay vm cp' takes files of any size into the guest",
+			"'"+group+" cp' takes files of any size into the guest",
 		)
 	case !utf8.Valid(raw):
 		return "", exit.Hinted(
-			exit.Usagef("the standard input is not text"), "'mainstay vm cp' takes any file into the guest",
+			exit.Usagef("the standard input is not text"), "'"+group+" cp' takes any file into the guest",
 		)
 	}
 	return string(raw), nil
@@ -155,7 +151,7 @@ func (e *execution) input(in io.Reader) (string, error) {
 // follow writes a program's output as it arrives, and returns its result.
 func follow(ctx context.Context, pieces io.Reader, out, errs io.Writer) error {
 	for lines := json.NewDecoder(pieces); ; {
-		var p hypervisorapi.ExecPiece
+		var p piece
 		if err := lines.Decode(&p); err != nil {
 			if ctx.Err() != nil {
 				return fmt.Errorf("interrupted: %w", ctx.Err())
@@ -167,20 +163,20 @@ func follow(ctx context.Context, pieces io.Reader, out, errs io.Writer) error {
 		}
 		if p.Data != nil {
 			to := out
-			if p.Stream != nil && *p.Stream == hypervisorapi.ExecPieceStreamStderr {
+			if p.Stream == "stderr" {
 				to = errs
 			}
-			if _, err := to.Write(*p.Data); err != nil {
+			if _, err := to.Write(p.Data); err != nil {
 				return err
 			}
 		}
 		switch {
-		case p.Error != nil && *p.Error != "":
-			text := "the program did not run to its end: " + output.Escape(*p.Error)
+		case p.Error != "":
+			text := "the program did not run to its end: " + output.Escape(p.Error)
 			if p.ExitCode != nil && *p.ExitCode != 0 {
 				return &ended{*p.ExitCode, text}
 			}
-			return &ended{failure(*p.Error), text}
+			return &ended{failure(p.Error), text}
 		case p.ExitCode != nil && *p.ExitCode != 0:
 			return &ended{code: *p.ExitCode} // the program has printed its own error
 		case p.ExitCode != nil:

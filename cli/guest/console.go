@@ -1,4 +1,4 @@
-package vm
+package guest
 
 import (
 	"bytes"
@@ -14,32 +14,28 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/output"
 	"github.com/mainstay-infra/mainstay/cli/terminal"
 	"github.com/mainstay-infra/mainstay/cli/verb"
-	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
 // detachKey is Ctrl-], as in telnet: few programs in a guest use it.
 const detachKey = 0x1d
 
-func (s commands) console() *cobra.Command {
-	return s.Command(verb.Verb{
+// Console returns the command console.
+func (t Reach[A]) Console() *cobra.Command {
+	return t.Command(verb.Verb{
 		Use:   "console VM",
 		Short: "Attach a VM's serial console to this terminal",
 		Long: `Attach a VM's serial console to this terminal. Ctrl-] detaches; everything else goes to the
 guest. The most recent output is shown first.
 
 Without a terminal, standard input goes to the guest unchanged.`,
-		Example: "  mainstay vm console web\n  mainstay vm console web < script.txt > log.txt",
-	}, func(ctx context.Context, c *daemon.Call) error {
-		id, err := daemon.VMID(ctx, c, c.Args[0])
-		if err != nil {
-			return err
-		}
-		detached, err := attach(ctx, c, id, c.Args[0])
+		Example: "  " + t.Group + " console web\n  " + t.Group + " console web < script.txt > log.txt",
+	}, func(ctx context.Context, c *verb.Call[A]) error {
+		detached, err := t.Attach(ctx, c, c.Args[0])
 		if err != nil {
 			return err
 		}
 		if detached {
-			c.Note("Detached; 'mainstay vm console %s' comes back.", c.Args[0])
+			c.Note("Detached; '%s console %s' comes back.", t.Group, c.Args[0])
 		} else {
 			c.Note("The console has ended.")
 		}
@@ -50,10 +46,9 @@ Without a terminal, standard input goes to the guest unchanged.`,
 // errDetached means that the user ended an attachment.
 var errDetached = errors.New("detached")
 
-// attach shows a VM's console until the VM or the user ends it. detached reports whether it was the
-// user.
-func attach(ctx context.Context, c *daemon.Call, id, name string) (detached bool, err error) {
-	conn, err := daemon.Socket(ctx, c, "v1/vms/"+id+"/console")
+// Attach shows a VM's console until the VM or the user ends it. detached reports whether it was the user.
+func (t Reach[A]) Attach(ctx context.Context, c *verb.Call[A], vm string) (detached bool, err error) {
+	conn, err := t.socket(ctx, c, vm, "console")
 	if err != nil {
 		return false, err
 	}
@@ -63,7 +58,7 @@ func attach(ctx context.Context, c *daemon.Call, id, name string) (detached bool
 	defer cancel(nil)
 	isTerminal := output.IsTerminal(in)
 	if isTerminal {
-		c.Note("Attached to %s; Ctrl-] detaches.", name)
+		c.Note("Attached to %s; Ctrl-] detaches.", vm)
 		restore, err := terminal.Raw(in.(*os.File))
 		if err != nil {
 			return false, fmt.Errorf("put the terminal into raw mode: %w", err)

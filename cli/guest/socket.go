@@ -1,4 +1,4 @@
-package daemon
+package guest
 
 import (
 	"context"
@@ -7,28 +7,34 @@ import (
 
 	"github.com/coder/websocket"
 
-	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/client"
+	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
 // largestMessage is the largest message accepted on a socket, in bytes. The first message of a
 // console holds the earlier output.
 const largestMessage = 1 << 20
 
-// Socket opens the WebSocket at a path of the API, such as a VM's console.
-func Socket(ctx context.Context, c *Call, path string) (*websocket.Conn, error) {
-	conn, r, err := dial(ctx, c, path)
+// socket opens the WebSocket to a VM's console or screen.
+func (t Reach[A]) socket(ctx context.Context, c *verb.Call[A], vm, channel string) (*websocket.Conn, error) {
+	path, query, err := t.At(ctx, c, vm)
+	if err != nil {
+		return nil, err
+	}
+	to := c.Reach.Server.JoinPath(path, channel)
+	to.RawQuery = query.Encode()
+	conn, r, err := dial(ctx, c, to.String())
 	if err == nil {
 		return conn, nil
 	}
 	if r != nil && r.StatusCode >= 400 {
-		_, err = Service.Open(r, nil) // the library keeps the body's first KiB
+		_, err = t.Service.Open(r, nil) // the library keeps the body's first KiB
 		return nil, err
 	}
-	return nil, Service.Explain(err)
+	return nil, t.Service.Explain(err)
 }
 
-func dial(ctx context.Context, c *Call, path string) (*websocket.Conn, *http.Response, error) {
+func dial[A any](ctx context.Context, c *verb.Call[A], to string) (*websocket.Conn, *http.Response, error) {
 	transport := c.Reach.Transport.Clone()
 	// A WebSocket requires HTTP/1.1.
 	transport.ForceAttemptHTTP2 = false
@@ -42,7 +48,7 @@ func dial(ctx context.Context, c *Call, path string) (*websocket.Conn, *http.Res
 	defer cancel()
 	conn, answer, err := websocket.Dial(
 		ctx,
-		c.Reach.Server.JoinPath(hypervisorapi.BasePath, path).String(),
+		to,
 		&websocket.DialOptions{
 			HTTPClient:      client.HTTP(transport, 0),
 			HTTPHeader:      header,

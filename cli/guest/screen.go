@@ -1,4 +1,4 @@
-package vm
+package guest
 
 import (
 	"context"
@@ -13,37 +13,32 @@ import (
 
 	"github.com/mainstay-infra/mainstay/cli/output"
 	"github.com/mainstay-infra/mainstay/cli/verb"
-	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
-func (s commands) vnc() *cobra.Command {
+// VNC returns the command vnc.
+func (t Reach[A]) VNC() *cobra.Command {
 	var listen string
-	cmd := s.Command(verb.Verb{
+	cmd := t.Command(verb.Verb{
 		Use:   "vnc VM",
 		Short: "Open a local port for a VNC viewer to the VM's screen",
 		Long: `Open a local port through which a VNC viewer shows the VM's screen, until Ctrl-C. Anyone who can reach the port can use
 the screen, so only this machine can, unless --listen says otherwise.`,
-		Example: "  mainstay vm vnc web\n  mainstay vm vnc web --listen 127.0.0.1:5901",
-	}, func(ctx context.Context, c *daemon.Call) error {
-		id, err := daemon.VMID(ctx, c, c.Args[0])
-		if err != nil {
-			return err
-		}
-		path := "v1/vms/" + id + "/vnc"
+		Example: "  " + t.Group + " vnc web\n  " + t.Group + " vnc web --listen 127.0.0.1:5901",
+	}, func(ctx context.Context, c *verb.Call[A]) error {
 		// Connect once first, so that a VM without a screen is reported here and not in the viewer.
-		first, err := daemon.Socket(ctx, c, path)
+		first, err := t.socket(ctx, c, c.Args[0], t.Screen)
 		if err != nil {
 			return err
 		}
 		_ = first.CloseNow() // no data was sent
-		return forward(ctx, c, listen, path)
+		return t.forward(ctx, c, listen)
 	})
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "local address and port; port 0 is any that is free")
 	return cmd
 }
 
 // forward gives every connection to a local port its own socket to the screen.
-func forward(ctx context.Context, c *daemon.Call, listen, path string) error {
+func (t Reach[A]) forward(ctx context.Context, c *verb.Call[A], listen string) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen)
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
@@ -65,7 +60,7 @@ func forward(ctx context.Context, c *daemon.Call, listen, path string) error {
 			return err
 		}
 		viewers.Go(func() {
-			if err := relay(ctx, c, viewer, path); err != nil && ctx.Err() == nil {
+			if err := t.relay(ctx, c, viewer); err != nil && ctx.Err() == nil {
 				c.Note("The viewer %s: %s", viewer.RemoteAddr(), output.Escape(err.Error()))
 			}
 		})
@@ -73,9 +68,9 @@ func forward(ctx context.Context, c *daemon.Call, listen, path string) error {
 }
 
 // relay copies between a viewer and its socket until one of them ends.
-func relay(ctx context.Context, c *daemon.Call, viewer net.Conn, path string) error {
+func (t Reach[A]) relay(ctx context.Context, c *verb.Call[A], viewer net.Conn) error {
 	defer func() { _ = viewer.Close() }() // the data has arrived, or nobody needs it
-	conn, err := daemon.Socket(ctx, c, path)
+	conn, err := t.socket(ctx, c, c.Args[0], t.Screen)
 	if err != nil {
 		return err
 	}
