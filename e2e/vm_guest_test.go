@@ -73,7 +73,7 @@ func TestAGuestIsReachedThroughVMManagement(t *testing.T) {
 	if _, ok := console.awaitOutput(regexp.MustCompile(`demo guest: ready`)); !ok {
 		t.Errorf("the console shows no boot:\n%s", console.output.String())
 	}
-	console.stop()
+	console.kill()
 	m.scan("web")
 }
 
