@@ -133,6 +133,24 @@ func (e FlowDirection) Valid() bool {
 	}
 }
 
+// Defines values for ForwardProtocol.
+const (
+	ForwardProtocolTcp ForwardProtocol = "tcp"
+	ForwardProtocolUdp ForwardProtocol = "udp"
+)
+
+// Valid indicates whether the value is a known member of the ForwardProtocol enum.
+func (e ForwardProtocol) Valid() bool {
+	switch e {
+	case ForwardProtocolTcp:
+		return true
+	case ForwardProtocolUdp:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ImageKind.
 const (
 	ImageKindDisk   ImageKind = "disk"
@@ -909,6 +927,19 @@ type FlowVerdict string
 // FlowDirection defines model for FlowDirection.
 type FlowDirection string
 
+// Forward defines model for Forward.
+type Forward struct {
+	GuestPort int `json:"guest_port"`
+
+	// HostAddress IPv4 address of the host; `0.0.0.0` is all of them
+	HostAddress *string          `json:"host_address,omitempty"`
+	HostPort    int              `json:"host_port"`
+	Protocol    *ForwardProtocol `json:"protocol,omitempty"`
+}
+
+// ForwardProtocol defines model for Forward.Protocol.
+type ForwardProtocol string
+
 // GetFile defines model for GetFile.
 type GetFile struct {
 	Path string `json:"path"`
@@ -1031,6 +1062,9 @@ type Me struct {
 type Network struct {
 	// Bridge Name of the bridge
 	Bridge *string `json:"bridge,omitempty"`
+
+	// Forwards Ports of the host that lead into the guest. They take the mode user and the backend qemu. A change without them keeps them
+	Forwards *[]Forward `json:"forwards,omitempty"`
 
 	// Ip An address of the bridge's network that is leased to the guest
 	Ip *string `json:"ip,omitempty"`

@@ -310,6 +310,24 @@ func (e ExecPieceStream) Valid() bool {
 	}
 }
 
+// Defines values for ForwardProtocol.
+const (
+	ForwardProtocolTcp ForwardProtocol = "tcp"
+	ForwardProtocolUdp ForwardProtocol = "udp"
+)
+
+// Valid indicates whether the value is a known member of the ForwardProtocol enum.
+func (e ForwardProtocol) Valid() bool {
+	switch e {
+	case ForwardProtocolTcp:
+		return true
+	case ForwardProtocolUdp:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for HealthStatus.
 const (
 	HealthStatusOk HealthStatus = "ok"
@@ -1587,6 +1605,19 @@ type FlowEnd struct {
 	Vm *string `json:"vm,omitempty"`
 }
 
+// Forward defines model for Forward.
+type Forward struct {
+	GuestPort int `json:"guest_port"`
+
+	// HostAddress IPv4 address of the host; `0.0.0.0` is all of them
+	HostAddress *string          `json:"host_address,omitempty"`
+	HostPort    int              `json:"host_port"`
+	Protocol    *ForwardProtocol `json:"protocol,omitempty"`
+}
+
+// ForwardProtocol defines model for Forward.Protocol.
+type ForwardProtocol string
+
 // GetFile defines model for GetFile.
 type GetFile struct {
 	Path string `json:"path"`
@@ -1733,6 +1764,9 @@ type MovedStatus string
 type Network struct {
 	// Bridge Name of the bridge
 	Bridge *string `json:"bridge,omitempty"`
+
+	// Forwards Ports of the host that lead into the guest. They take the mode user and the backend qemu
+	Forwards *[]Forward `json:"forwards,omitempty"`
 
 	// Mode `user` reaches out by the daemon, `bridge` is a bridge of the host
 	Mode *NetworkMode `json:"mode,omitempty"`

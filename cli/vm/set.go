@@ -79,7 +79,7 @@ func (f *setting) patch(ctx context.Context, c *daemon.Call, id string) (hypervi
 		out.Labels = &labels
 	}
 	if out == (hypervisorapi.VMPatch{}) {
-		return out, exit.Usagef("nothing to change: give --name, --label, --vcpus, --memory, --network or --autostart")
+		return out, exit.Usagef("nothing to change: give --name, --label, --vcpus, --memory, --network, --publish or --autostart")
 	}
 	return out, nil
 }

@@ -199,7 +199,7 @@ func commandLines(t *testing.T) map[string]string {
 		"list --state running --tag prod --node a --search web --sort -created --tenant acme": "ListVMs",
 		"list --all": "ListVMs",
 		"show web":   "GetVM",
-		"create web --image demo --cpus 2 --memory 2G --disk 20 --network bridge:br0 --backend qemu --node a --label a=b --tag x --description d " +
+		"create web --image demo --cpus 2 --memory 2G --disk 20 --network user --publish 30080:80 --publish 0.0.0.0:53:53/udp --backend qemu --node a --label a=b --tag x --description d " +
 			"--autostart --protected --user-data " + file + " --hostname web --ssh-key " + file: "CreateVM",
 		"set web --name www --cpus 2 --memory 1G --label a=b --tag x --description d --autostart --protected=false": "UpdateVM",
 		"clone web web-2 --linked":    "CloneVM",

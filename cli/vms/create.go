@@ -22,6 +22,7 @@ const (
 func (s commands) create() *cobra.Command {
 	var network, userData, hostname string
 	memory, disk := spec.MiB(), spec.GiB()
+	var publish spec.Ports
 	var image, description, backend, node string
 	var cpus int
 	var labels verb.Pairs
@@ -33,7 +34,8 @@ func (s commands) create() *cobra.Command {
 'mainstay vms job list' shows. If that fails, 'mainstay vms show NAME' says why, and the next start tries again.`,
 		Example: "  mainstay vms create web --image demo\n" +
 			"  mainstay vms create web --image debian-12 --cpus 2 --memory 2G --disk 20G --ssh-key id_ed25519.pub --hostname web\n" +
-			"  mainstay vms create db --image debian-12 --tenant acme --tag prod --label role=db --protected",
+			"  mainstay vms create db --image debian-12 --tenant acme --tag prod --label role=db --protected\n" +
+			"  mainstay vms create site --image debian-12 --publish 30080:80",
 		Required: []string{"image"},
 	}, func(ctx context.Context, c *call) (err error) {
 		request := vmapi.VMSpec{
@@ -56,6 +58,12 @@ func (s commands) create() *cobra.Command {
 				request.Network.Bridge = &bridge
 			}
 		}
+		if len(publish) > 0 {
+			if request.Network == nil {
+				request.Network = &vmapi.Network{}
+			}
+			request.Network.Forwards = forwards(publish)
+		}
 		if request.CloudInit, err = cloudInit(userData, hostname, keys); err != nil {
 			return err
 		}
@@ -72,6 +80,7 @@ func (s commands) create() *cobra.Command {
 	f.Var(&memory, "memory", "memory, in MiB or with a unit: 512, 2G (default 512)")
 	f.Var(&disk, "disk", "size of the disk, in GiB or with a unit: 20, 20G (default: that of the image)")
 	f.StringVar(&network, "network", "", "user, none, or bridge:NAME (default user)")
+	f.Var(&publish, "publish", spec.Publish)
 	f.StringVar(&backend, "backend", "auto", "what runs it: auto, qemu, sandbox, firecracker or cloud-hypervisor")
 	f.StringVar(&node, "node", "", "host of the fleet to make it on")
 	f.Var(&labels, "label", "label KEY=VALUE; may be repeated")
@@ -83,6 +92,19 @@ func (s commands) create() *cobra.Command {
 	f.StringVar(&hostname, "hostname", "", "the guest's host name, set by cloud-init")
 	f.StringArrayVar(&keys, "ssh-key", nil, "file with a public key that cloud-init lets log in; may be repeated")
 	return cmd
+}
+
+func forwards(ports spec.Ports) *[]vmapi.Forward {
+	out := make([]vmapi.Forward, len(ports))
+	for i, p := range ports {
+		out[i] = vmapi.Forward{
+			Protocol: new(vmapi.ForwardProtocol(p.Protocol)), HostPort: p.Host, GuestPort: p.Guest,
+		}
+		if p.HostAddress != "" {
+			out[i].HostAddress = &p.HostAddress
+		}
+	}
+	return &out
 }
 
 func cloudInit(userData, hostname string, keys []string) (*vmapi.CloudInit, error) {

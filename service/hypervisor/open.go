@@ -34,6 +34,11 @@ func policyOf(doc *configfile.Config, data string) *admission.Policy {
 	if jails := doc.Jailer.ChrootBaseDir; jails != "" {
 		out.OwnDirs = append(out.OwnDirs, jails)
 	}
+	for _, text := range p.AllowedForwards {
+		if r, err := admission.ParsePortRange(text); err == nil { // the document was checked
+			out.AllowedForwards = append(out.AllowedForwards, r)
+		}
+	}
 	for _, t := range p.Tenants {
 		out.Tenants = append(out.Tenants, admission.Tenant{
 			Name: t.Tenant, MaxVCPUs: t.MaxVCPUsTotal, MaxMemoryMiB: t.MaxMemoryMiBTotal, MaxVMs: t.MaxVMsTotal,

@@ -291,6 +291,27 @@ func TestClones(t *testing.T) {
 	}
 }
 
+func TestPortsOfTheHostLeadIntoOneVMOnly(t *testing.T) {
+	t.Parallel()
+	m := start(t)
+	forwards := []object{{"host_port": 30080, "guest_port": 80}}
+	m.call("POST", "/api/vms", m.admin, object{
+		"name": "x", "image": "demo", "network": object{"mode": "none", "forwards": forwards},
+	}).Want(400)
+	m.call("POST", "/api/vms", m.admin, object{"name": "web", "image": "demo", "network": object{"forwards": forwards}}).Want(201)
+	web := m.settled("web", m.admin)
+	if f := *web.Network.Forwards; len(f) != 1 || *f[0].Protocol != "tcp" || *f[0].HostAddress != "127.0.0.1" || f[0].HostPort != 30080 {
+		t.Errorf("%+v", f)
+	}
+	if f := *m.daemon.VMs()[0].Network.Forwards; len(f) != 1 || f[0].HostPort != 30080 || f[0].GuestPort != 80 {
+		t.Errorf("%+v", f)
+	}
+	m.call("POST", "/api/vms/web/clone", m.admin, object{"target_name": "copy"}).Want(201)
+	if v := m.settled("copy", m.admin); v.Network.Forwards != nil {
+		t.Errorf("a clone has %+v", *v.Network.Forwards)
+	}
+}
+
 func TestListsArePagedCountedAndFiltered(t *testing.T) {
 	t.Parallel()
 	engines(t, func(m *manager) {

@@ -14,6 +14,8 @@ type Changes struct {
 	vcpus                    int
 	memory                   Size
 	network, bridge, mac, ip string
+	publish                  Ports
+	private                  bool
 }
 
 // Add defines the flags.
@@ -27,8 +29,11 @@ func (f *Changes) Add(cmd *cobra.Command) {
 	fs.StringVar(&f.bridge, "bridge", "", "the host's bridge, with --network bridge")
 	fs.StringVar(&f.mac, "mac", "", "hardware address of the network device, with --network")
 	fs.StringVar(&f.ip, "ip", "", "address of the bridge's network that is leased to the guest, with --network bridge")
+	fs.Var(&f.publish, "publish", Publish+"; replaces the ports that the VM had")
+	fs.BoolVar(&f.private, "publish-none", false, "take back all ports of the host that lead into the guest")
 	_ = fs.MarkHidden("cpus") // this fails only for a flag that does not exist
 	cmd.MarkFlagsMutuallyExclusive("vcpus", "cpus")
+	cmd.MarkFlagsMutuallyExclusive("publish", "publish-none")
 }
 
 // Apply sets the fields whose flags were given.
@@ -36,7 +41,7 @@ func (f *Changes) Apply(c *daemon.Call, patch *hypervisorapi.VMPatch) {
 	set(c, "vcpus", &patch.Vcpus, f.vcpus)
 	set(c, "cpus", &patch.Vcpus, f.vcpus)
 	set(c, "memory", &patch.MemoryMib, f.memory.Count)
-	if !changed(c, "network", "bridge", "mac", "ip") {
+	if !changed(c, "network", "bridge", "mac", "ip", "publish", "publish-none") {
 		return
 	}
 	patch.Network = &hypervisorapi.Network{}
@@ -44,4 +49,7 @@ func (f *Changes) Apply(c *daemon.Call, patch *hypervisorapi.VMPatch) {
 	set(c, "bridge", &patch.Network.Bridge, f.bridge)
 	set(c, "mac", &patch.Network.Mac, strings.ToLower(f.mac))
 	set(c, "ip", &patch.Network.Ip, f.ip)
+	if patch.Network.Forwards = f.publish.forwards(); f.private {
+		patch.Network.Forwards = &[]hypervisorapi.Forward{}
+	}
 }

@@ -31,6 +31,7 @@ const (
 type Flags struct {
 	file, backend, image, kernel, initrd, firmware, kernelArgs, tenant, storage string
 	network, bridge, mac, ip, agentToken, userData, hostname                    string
+	publish                                                                     Ports
 	sshKeys                                                                     []string
 	vcpus                                                                       int
 	memory, disk                                                                Size
@@ -65,6 +66,7 @@ func (f *Flags) Add(cmd *cobra.Command) {
 	fs.StringVar(&f.initrd, "initrd", "", "path on the host of the kernel's initial RAM disk")
 	fs.StringVar(&f.firmware, "firmware", "", "uefi, bios, or a path on the host")
 	fs.StringVar(&f.storage, "storage", "", "dir, lvm-thin, nbd, ceph-rbd or ceph-rbd-in-place (default dir)")
+	fs.Var(&f.publish, "publish", Publish)
 	fs.StringVar(&f.mac, "mac", "", "hardware address of the network device (default: one is made)")
 	fs.StringVar(&f.ip, "ip", "", "address of the bridge's network that is leased to the guest")
 	fs.BoolVar(&f.agent, "agent", true, "give the guest's agent a channel")
@@ -133,7 +135,7 @@ func changed(c *daemon.Call, flags ...string) bool {
 }
 
 func (f *Flags) setNetwork(c *daemon.Call, spec *hypervisorapi.VMSpec) {
-	if !changed(c, "network", "bridge", "mac", "ip") {
+	if !changed(c, "network", "bridge", "mac", "ip", "publish") {
 		return
 	}
 	if spec.Network == nil {
@@ -143,6 +145,7 @@ func (f *Flags) setNetwork(c *daemon.Call, spec *hypervisorapi.VMSpec) {
 	set(c, "bridge", &spec.Network.Bridge, f.bridge)
 	set(c, "mac", &spec.Network.Mac, strings.ToLower(f.mac))
 	set(c, "ip", &spec.Network.Ip, f.ip)
+	spec.Network.Forwards = f.publish.forwards()
 }
 
 func (f *Flags) setAgent(c *daemon.Call, spec *hypervisorapi.VMSpec) error {

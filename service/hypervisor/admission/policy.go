@@ -18,6 +18,7 @@ type Policy struct {
 	MaxTTL           time.Duration // with one, every VM must have a time to live
 	AllowedBackends  []string      // empty: all
 	AllowedImageDirs []string      // empty: the catalog only, and for admins everywhere
+	AllowedForwards  []PortRange   // ports of the host that tenants may lead into their guests
 	AllowedShareDirs []string      // empty: none
 	OwnDirs          []string      // the daemon's own, of which nothing is opened for anybody
 	Tenants          []Tenant

@@ -85,6 +85,16 @@ type Disk struct {
 type NIC struct {
 	MAC string
 	Tap string // an existing device of the host; empty: user mode networking
+
+	Forwards []Forward // without a Tap
+}
+
+// Forward leads a port of the host into the guest.
+type Forward struct {
+	Protocol    string `json:"protocol"`     // tcp or udp
+	HostAddress string `json:"host_address"` // IPv4
+	HostPort    int    `json:"host_port"`
+	GuestPort   int    `json:"guest_port"`
 }
 
 // Info reports what a backend can do on this host.

@@ -29,6 +29,7 @@ type Policy struct {
 	MaxTTLSeconds    int64          `toml:"max_ttl_seconds" help:"Longest life of a VM. With it, every VM must have a ttl_seconds."`
 	AllowedBackends  []string       `toml:"allowed_backends" help:"Backends that may be used; empty: all."`
 	AllowedImageDirs []string       `toml:"allowed_image_dirs" help:"Folders of the host that image, kernel, initrd and firmware may lie in; empty: tenants take images of the catalog only, and admins name any file. The catalog is always allowed, and the folders of the daemon never."`
+	AllowedForwards  []string       `toml:"allowed_forwards" help:"Ports of the host that tenants may lead into their guests, as ADDRESS:FIRST-LAST; admins may take any. Default: 127.0.0.1:30000-32767."`
 	AllowedShareDirs []string       `toml:"allowed_share_dirs" help:"Folders of the host that an admin may share with a guest, with all that is below them; empty: none. The folders of the daemon never."`
 	Tenants          []TenantPolicy `toml:"tenants" help:"Limits of what a tenant has in all, a table for each."`
 }

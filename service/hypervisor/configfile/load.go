@@ -18,6 +18,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/document"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 )
 
@@ -148,6 +149,9 @@ func (c *Config) complete() {
 	orDefault(&c.Jailer.JailerBinary, "jailer")
 	orDefault(&c.Storage.CephUser, "admin")
 	orDefault(&c.Storage.CephConf, "/etc/ceph/ceph.conf")
+	if c.Policy.AllowedForwards == nil {
+		c.Policy.AllowedForwards = []string{"127.0.0.1:30000-32767"}
+	}
 	orDefault(&c.Network.Bridge, "mainstay0")
 	orDefault(&c.Network.Subnet, "10.87.0.0/16")
 	orDefault(&c.Images.MaxGiB, 1024)
@@ -205,6 +209,11 @@ func (pol *Policy) check(p *document.Problems) {
 				fmt.Sprintf("policy.allowed_backends[%d]", i), "there is no backend %q; there are: %s", name,
 				strings.Join(known, ", "),
 			)
+		}
+	}
+	for i, text := range pol.AllowedForwards {
+		if _, err := admission.ParsePortRange(text); err != nil {
+			p.Add(fmt.Sprintf("policy.allowed_forwards[%d]", i), "%s", fault.From(err).Message)
 		}
 	}
 	for field, dirs := range map[string][]string{

@@ -63,7 +63,7 @@ func (w *Manager) admitCopy(
 	ctx context.Context, name, tenant, backendName string, of *record.Spec, content, action string,
 ) (record.VM, error) {
 	req := plan.Request{Name: name, Tenant: tenant, Backend: backendName, Spec: *of}
-	req.Spec.Network.IP = "" // two VMs cannot share an address
+	req.Spec.Network.IP, req.Spec.Network.Forwards = "", nil // two VMs cannot share an address or a port
 	return w.plan.Admit(ctx, &req, plan.Again(content, of.Boot), action)
 }
 

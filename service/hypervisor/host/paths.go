@@ -105,6 +105,9 @@ func (h *Host) Spec(of *record.VM) *backend.Spec {
 	}
 	if v.Network.Mode != record.NetworkNone {
 		out.NICs = []backend.NIC{{MAC: r.MAC, Tap: r.Tap}}
+		for _, f := range v.Network.Forwards {
+			out.NICs[0].Forwards = append(out.NICs[0].Forwards, backend.Forward(f))
+		}
 	}
 	return out
 }

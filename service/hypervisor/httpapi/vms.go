@@ -54,7 +54,41 @@ func (a *API) apiVM(r record.VM) hypervisorapi.VM {
 func apiNetwork(n record.Network, mac string) hypervisorapi.Network {
 	return hypervisorapi.Network{
 		Mode: ref(hypervisorapi.NetworkMode(n.Mode)), Bridge: some(n.Bridge), Mac: some(mac), Ip: some(n.IP),
+		Forwards: apiForwards(n.Forwards),
 	}
+}
+
+func apiForwards(all []record.Forward) *[]hypervisorapi.Forward {
+	if len(all) == 0 {
+		return nil
+	}
+	out := make([]hypervisorapi.Forward, len(all))
+	for i, f := range all {
+		out[i] = hypervisorapi.Forward{
+			Protocol: ref(hypervisorapi.ForwardProtocol(f.Protocol)), HostAddress: ref(f.HostAddress),
+			HostPort: f.HostPort, GuestPort: f.GuestPort,
+		}
+	}
+	return &out
+}
+
+func networkOf(n *hypervisorapi.Network) record.Network {
+	return record.Network{Mode: string(value(n.Mode)), Bridge: value(n.Bridge), IP: value(n.Ip), Forwards: forwardsOf(n)}
+}
+
+// forwardsOf returns nil if a request does not name forwards.
+func forwardsOf(n *hypervisorapi.Network) []record.Forward {
+	if n.Forwards == nil {
+		return nil
+	}
+	out := make([]record.Forward, len(*n.Forwards))
+	for i, f := range *n.Forwards {
+		out[i] = record.Forward{
+			Protocol:    string(orElse(f.Protocol, hypervisorapi.ForwardProtocolTcp)),
+			HostAddress: orElse(f.HostAddress, "127.0.0.1"), HostPort: f.HostPort, GuestPort: f.GuestPort,
+		}
+	}
+	return out
 }
 
 // ListVMs lists the VMs in the caller's scope.
@@ -97,7 +131,7 @@ func requestOf(b *hypervisorapi.VMSpec) plan.Request {
 	}
 	spec := &req.Spec
 	if n := b.Network; n != nil {
-		spec.Network = record.Network{Mode: string(value(n.Mode)), Bridge: value(n.Bridge), IP: value(n.Ip)}
+		spec.Network = networkOf(n)
 		req.MAC = value(n.Mac)
 	}
 	if g := b.Agent; g != nil {
@@ -145,7 +179,7 @@ func (a *API) PatchVM(
 		Name: b.Name, Labels: value(b.Labels), Autostart: b.Autostart, VCPUs: b.Vcpus, MemoryMiB: b.MemoryMib,
 	}
 	if n := b.Network; n != nil {
-		c.Network = &record.Network{Mode: string(value(n.Mode)), Bridge: value(n.Bridge), IP: value(n.Ip)}
+		c.Network = ref(networkOf(n))
 		c.MAC = value(n.Mac)
 	}
 	r, err := a.plan.Change(ctx, req.Id, c)

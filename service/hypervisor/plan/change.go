@@ -36,7 +36,7 @@ func (p *Planner) Change(ctx context.Context, id string, c record.Reconfiguratio
 		return r, err
 	}
 	if c.Network != nil {
-		if err := p.completeNetwork(&r, &c); err != nil {
+		if err := p.completeNetwork(ctx, &r, &c); err != nil {
 			return r, err
 		}
 	}
@@ -52,13 +52,17 @@ func (p *Planner) Change(ctx context.Context, id string, c record.Reconfiguratio
 	return r, err
 }
 
-func (p *Planner) completeNetwork(r *record.VM, c *record.Reconfiguration) error {
+func (p *Planner) completeNetwork(ctx context.Context, r *record.VM, c *record.Reconfiguration) error {
 	n := c.Network
 	if n.Mode == "" {
 		n.Mode = r.Spec.V.Network.Mode
 	}
-	if err := p.checkNetwork(&Request{Spec: record.Spec{Network: *n}, MAC: c.MAC}); err != nil {
+	kept := n.Forwards == nil && n.Mode == record.NetworkUser
+	if err := p.checkNetwork(ctx, &Request{Spec: record.Spec{Network: *n}, MAC: c.MAC}); err != nil {
 		return err
+	}
+	if kept {
+		n.Forwards = r.Spec.V.Network.Forwards // they were checked for the caller who asked for them
 	}
 	switch {
 	case n.Mode == record.NetworkNone && c.MAC != "":

@@ -71,11 +71,14 @@ func (p *Planner) check(ctx context.Context, req *Request) error {
 			return fault.InvalidField("agent.token", "%v", err)
 		}
 	}
-	return p.checkNetwork(req)
+	return p.checkNetwork(ctx, req)
 }
 
-func (p *Planner) checkNetwork(req *Request) error {
+func (p *Planner) checkNetwork(ctx context.Context, req *Request) error {
 	n := &req.Spec.Network
+	if err := p.checkForwards(ctx, n); err != nil {
+		return err
+	}
 	if req.MAC != "" {
 		mac, err := net.ParseMAC(req.MAC)
 		if err != nil || len(mac) != 6 || mac[0]&1 != 0 || req.MAC == "00:00:00:00:00:00" {

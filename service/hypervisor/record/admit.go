@@ -39,6 +39,9 @@ func (s *Store) Admit(ctx context.Context, a Admission) error {
 		if err := s.policy.Check(asked, usage); err != nil {
 			return err
 		}
+		if err := checkForwards(ctx, tx, r); err != nil {
+			return err
+		}
 		// The lowest slot that no VM uses.
 		if err := tx.Get(ctx, &r.Slot, `SELECT MIN(s.slot) FROM (SELECT 0 AS slot UNION ALL SELECT slot + 1 FROM vms) s
 			WHERE NOT EXISTS (SELECT 1 FROM vms v WHERE v.slot = s.slot)`); err != nil {

@@ -42,6 +42,9 @@ func (r VM) AsRunning() VM {
 	return r
 }
 
+// Equal reports whether a process that is started with either is the same.
+func (h Hardware) Equal(other Hardware) bool { return len(differences(h, other)) == 0 }
+
 // Pending returns the fields, as in requests, whose change waits for the next start.
 func (r *VM) Pending() []string {
 	if r.Running.V == nil {
@@ -58,7 +61,7 @@ func differences(a, b Hardware) []string {
 	if a.MemoryMiB != b.MemoryMiB {
 		fields = append(fields, "memory_mib")
 	}
-	if a.Network != b.Network || a.MAC != b.MAC {
+	if !a.Network.Equal(b.Network) || a.MAC != b.MAC {
 		fields = append(fields, "network")
 	}
 	return fields
@@ -114,11 +117,11 @@ func (c *Reconfiguration) apply(r *VM) (changed []string) {
 		want.MemoryMiB = *c.MemoryMiB
 	}
 	if c.Network != nil {
-		set("network", want.Network, *c.Network)
+		set("network", fmt.Sprint(want.Network), fmt.Sprint(*c.Network))
 		set("network.mac", want.MAC, c.MAC)
 		want.Network, want.MAC = *c.Network, c.MAC
 	}
-	if had := r.Hardware(); r.State.HasProcess() && r.Running.V == nil && had != want {
+	if had := r.Hardware(); r.State.HasProcess() && r.Running.V == nil && !had.Equal(want) {
 		r.Running.V = &had
 	}
 	r.setHardware(want)
@@ -151,6 +154,11 @@ func (s *Store) Reconfigure(ctx context.Context, id string, c Reconfiguration) (
 			admission.Size{VCPUs: r.CountedVCPUs, MemoryMiB: r.CountedMemoryMiB},
 		); err != nil {
 			return err
+		}
+		if c.Network != nil {
+			if err := checkForwards(ctx, tx, &r); err != nil {
+				return err
+			}
 		}
 		message := strings.Join(changed, "; ")
 		if waiting := r.Pending(); message != "" && len(waiting) > 0 {

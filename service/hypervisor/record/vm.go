@@ -34,6 +34,8 @@ type Network struct {
 	Mode   string `json:"mode"` // none, user, bridge or tap
 	Bridge string `json:"bridge,omitempty"`
 	IP     string `json:"ip,omitempty"`
+
+	Forwards []Forward `json:"forwards,omitempty"` // with mode user
 }
 
 // Modes of a network.

@@ -71,6 +71,15 @@ func (d *Driver) spec(r *record.VM, init record.CloudInit) hypervisorapi.VMSpec 
 	if r.Spec.V.Network.Bridge != "" {
 		spec.Network.Bridge = &r.Spec.V.Network.Bridge
 	}
+	if forwards := r.Spec.V.Network.Forwards; len(forwards) > 0 {
+		spec.Network.Forwards = &[]hypervisorapi.Forward{}
+		for _, f := range forwards {
+			*spec.Network.Forwards = append(*spec.Network.Forwards, hypervisorapi.Forward{
+				Protocol: new(hypervisorapi.ForwardProtocol(f.Protocol)), HostAddress: &f.HostAddress, HostPort: f.HostPort,
+				GuestPort: f.GuestPort,
+			})
+		}
+	}
 	if r.Disk > 0 {
 		spec.DiskGib = &r.Disk
 	}

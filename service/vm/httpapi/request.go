@@ -34,7 +34,12 @@ func rowOf(c caller.Caller, b *vmapi.VMSpec) (record.VM, error) {
 		Network: record.Network{Mode: string(vmapi.NetworkModeUser)},
 	}
 	if n := b.Network; n != nil {
-		r.Spec.V.Network = record.Network{Mode: string(orElse(n.Mode, vmapi.NetworkModeUser)), Bridge: value(n.Bridge)}
+		r.Spec.V.Network = record.Network{
+			Mode: string(orElse(n.Mode, vmapi.NetworkModeUser)), Bridge: value(n.Bridge), Forwards: forwardsOf(n),
+		}
+		if len(r.Spec.V.Network.Forwards) > 0 && r.Spec.V.Network.Mode != string(vmapi.NetworkModeUser) {
+			return r, fault.InvalidField("network.forwards", "take the mode user")
+		}
 	}
 	var err error
 	if r.Tenant, err = tenantOf(c, value(b.Tenant), r.Labels.V); err != nil {
@@ -194,4 +199,29 @@ func apiTenant(t record.Tenant, users int) vmapi.Tenant {
 			Snapshots: int(t.Used.Snapshots), BackupBytes: t.Used.BackupBytes, Users: users,
 		},
 	}
+}
+
+func forwardsOf(n *vmapi.Network) (out []record.Forward) {
+	for _, f := range value(n.Forwards) {
+		out = append(out, record.Forward{
+			Protocol: string(orElse(f.Protocol, vmapi.ForwardProtocolTcp)), HostAddress: orElse(f.HostAddress, "127.0.0.1"),
+			HostPort: f.HostPort, GuestPort: f.GuestPort,
+		})
+	}
+	return out
+}
+
+func apiNetwork(n record.Network) vmapi.Network {
+	out := vmapi.Network{Mode: ref(vmapi.NetworkMode(n.Mode)), Bridge: some(n.Bridge)}
+	if len(n.Forwards) == 0 {
+		return out
+	}
+	out.Forwards = &[]vmapi.Forward{}
+	for _, f := range n.Forwards {
+		*out.Forwards = append(*out.Forwards, vmapi.Forward{
+			Protocol: ref(vmapi.ForwardProtocol(f.Protocol)), HostAddress: ref(f.HostAddress), HostPort: f.HostPort,
+			GuestPort: f.GuestPort,
+		})
+	}
+	return out
 }

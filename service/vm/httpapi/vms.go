@@ -22,7 +22,7 @@ func apiVM(ctx context.Context, r record.VM) vmapi.VM {
 		Labels:  r.Labels.V, Tags: orEmpty(r.Tags.V), Description: r.Description, State: vmapi.State(r.State),
 		Unreachable: r.Unreachable, Provisioned: r.Provisioned(), Autostart: r.Autostart, Protected: r.Protected,
 		Backend: v.Backend, Node: r.Node, Ips: orEmpty(r.IPs.V), Mac: r.MAC,
-		Network: vmapi.Network{Mode: ref(vmapi.NetworkMode(v.Network.Mode)), Bridge: some(v.Network.Bridge)},
+		Network: apiNetwork(v.Network),
 		Created: r.CreatedAt.Time, Updated: r.UpdatedAt.Time, Started: r.StartedAt.Ptr(), LastError: c.Public(r.LastError),
 	}
 	if out.Labels == nil {

@@ -44,6 +44,16 @@ type Spec struct {
 type Network struct {
 	Mode   string `json:"mode"`
 	Bridge string `json:"bridge,omitempty"`
+	// Forwards are for the mode user.
+	Forwards []Forward `json:"forwards,omitempty"`
+}
+
+// Forward leads a port of the host into the guest.
+type Forward struct {
+	Protocol    string `json:"protocol"` // tcp or udp
+	HostAddress string `json:"host_address"`
+	HostPort    int    `json:"host_port"`
+	GuestPort   int    `json:"guest_port"`
 }
 
 // CloudInit holds the settings for the guest's cloud-init.

@@ -1749,6 +1749,20 @@ export interface components {
         };
         /** @enum {string} */
         FlowDirection: "ingress" | "egress";
+        Forward: {
+            guest_port: number;
+            /**
+             * @description IPv4 address of the host; `0.0.0.0` is all of them
+             * @default 127.0.0.1
+             */
+            host_address: string;
+            host_port: number;
+            /**
+             * @default tcp
+             * @enum {string}
+             */
+            protocol: "tcp" | "udp";
+        };
         GetFile: {
             path: string;
         };
@@ -1841,6 +1855,8 @@ export interface components {
         Network: {
             /** @description Name of the bridge */
             bridge?: string;
+            /** @description Ports of the host that lead into the guest. They take the mode user and the backend qemu. A change without them keeps them */
+            forwards?: components["schemas"]["Forward"][];
             /** @description An address of the bridge's network that is leased to the guest */
             ip?: string;
             /** @description One is made when absent */

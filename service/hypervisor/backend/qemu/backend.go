@@ -150,7 +150,7 @@ func (b *Backend) machine(s *backend.Spec, accelerator accel.Accelerator) (*Mach
 		m.Shares = append(m.Shares, Share{Tag: share.Tag, ReadOnly: share.ReadOnly, Folder: share.Folder})
 	}
 	for i, n := range s.NICs {
-		m.NICs = append(m.NICs, NIC{ID: "net" + strconv.Itoa(i), MAC: n.MAC, Tap: n.Tap})
+		m.NICs = append(m.NICs, NIC{ID: "net" + strconv.Itoa(i), MAC: n.MAC, Tap: n.Tap, Forwards: n.Forwards})
 	}
 	if accelerator == accel.KVM && s.UID != 0 {
 		// The device belongs to a group.

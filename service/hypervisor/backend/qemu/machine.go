@@ -7,6 +7,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 )
 
 // Type is the type of board.
@@ -63,6 +65,8 @@ type NIC struct {
 	ID  string
 	MAC string
 	Tap string // a device of the host that is there; empty: user mode, which reaches out by QEMU itself
+
+	Forwards []backend.Forward
 }
 
 // Share is a folder of the host that the guest mounts by its tag (9p).
@@ -269,7 +273,11 @@ func protocol(target string) string {
 
 func (m *Machine) nic(a *arguments, n *NIC) {
 	if n.Tap == "" {
-		a.add("-netdev", "user,id="+n.ID)
+		options := "user,id=" + n.ID
+		for _, f := range n.Forwards {
+			options += fmt.Sprintf(",hostfwd=%s:%s:%d-:%d", f.Protocol, value(f.HostAddress), f.HostPort, f.GuestPort)
+		}
+		a.add("-netdev", options)
 	} else {
 		a.add("-netdev", "tap,id="+n.ID+",script=no,downscript=no,ifname="+value(n.Tap))
 	}
