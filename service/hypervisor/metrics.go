@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
@@ -17,6 +18,7 @@ func registerMetrics(reg *prometheus.Registry, s *Service) {
 		prometheus.NewDesc("hypervisor_memory_given_bytes", "Memory of all VMs.", nil, nil),
 		prometheus.NewDesc("hypervisor_agents_connected", "Guest agents with a session.", nil, nil),
 	})
+	reg.MustRegister(vmCollector{s})
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "hypervisor_insecure",
 		Help: "1 if everybody who reaches the daemon from elsewhere is an admin, since there are no credentials.",
@@ -60,4 +62,76 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(c.vcpus, prometheus.GaugeValue, float64(vcpus))
 	ch <- prometheus.MustNewConstMetric(c.memory, prometheus.GaugeValue, float64(memory<<20))
 	ch <- prometheus.MustNewConstMetric(c.agents, prometheus.GaugeValue, float64(c.s.machines.ConnectedAgents()))
+}
+
+// vmCollector has the counters of each VM that runs, as they were last measured. They begin anew with the VM's
+// process. VMs' names and tenants are not for everybody: it is empty if /metrics is open to everybody although
+// other requests take credentials.
+type vmCollector struct{ s *Service }
+
+var vmMetrics = []struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	of   func(m *backend.Metrics) float64
+}{
+	{
+		vmDesc("cpu_seconds_total", "Processor time of the VM's process."), prometheus.CounterValue,
+		func(m *backend.Metrics) float64 { return m.CPUSeconds },
+	},
+	{
+		vmDesc("memory_bytes", "Memory of the host that the VM's process has."), prometheus.GaugeValue,
+		func(m *backend.Metrics) float64 { return float64(m.MemoryBytes) },
+	},
+	{
+		vmDesc("disk_read_bytes_total", "What the VM has read of its disks."), prometheus.CounterValue,
+		func(m *backend.Metrics) float64 { return float64(m.DiskReadBytes) },
+	},
+	{
+		vmDesc("disk_written_bytes_total", "What the VM has written to its disks."), prometheus.CounterValue,
+		func(m *backend.Metrics) float64 { return float64(m.DiskWrittenBytes) },
+	},
+	{
+		vmDesc("net_received_bytes_total", "What the VM has received, but with network mode user."), prometheus.CounterValue,
+		func(m *backend.Metrics) float64 { return float64(m.NetReceivedBytes) },
+	},
+	{
+		vmDesc("net_sent_bytes_total", "What the VM has sent, but with network mode user."), prometheus.CounterValue,
+		func(m *backend.Metrics) float64 { return float64(m.NetSentBytes) },
+	},
+}
+
+func vmDesc(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc("hypervisor_vm_"+name, help, []string{"vm", "name", "tenant"}, nil)
+}
+
+// Describe implements prometheus.Collector.
+func (c vmCollector) Describe(ch chan<- *prometheus.Desc) {
+	for i := range vmMetrics {
+		ch <- vmMetrics[i].desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c vmCollector) Collect(ch chan<- prometheus.Metric) {
+	if !c.s.api.MetricsForAdmins() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	latest := c.s.usage.Latest()
+	all, err := c.s.store.Named(ctx)
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(vmMetrics[0].desc, err)
+		return
+	}
+	for i := range all {
+		m, ok := latest[all[i].ID]
+		if !ok {
+			continue
+		}
+		for k := range vmMetrics {
+			v := &vmMetrics[k]
+			ch <- prometheus.MustNewConstMetric(v.desc, v.kind, v.of(&m), all[i].ID, all[i].Name, all[i].Tenant)
+		}
+	}
 }

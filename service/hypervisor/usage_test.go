@@ -6,7 +6,9 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -111,7 +113,8 @@ func TestTheUsageOfVMsIsAddedUpByMinuteAndKeptForAWeek(t *testing.T) {
 
 func TestTheHistoryOfAVMOutlivesTheDaemonAndGoesWithTheVM(t *testing.T) {
 	t.Parallel()
-	d := start(t, usualDocument)
+	required := usualDocument + "[auth]\nrequire = true\n"
+	d := start(t, required+"open_metrics = true\n")
 	vm := d.deaf(acmeToken, "one", nil)
 	path := "/v1/vms/" + vm.Id + "/history"
 	history := func() hypervisorapi.VMHistory {
@@ -126,11 +129,25 @@ func TestTheHistoryOfAVMOutlivesTheDaemonAndGoesWithTheVM(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond) // the daemon measures in its own time
 	}
+	if a := d.call("GET", "/metrics", "", nil).Want(200); strings.Contains(a.Body, "hypervisor_vm_memory_bytes") {
+		t.Error("VMs' names are in metrics that everybody can read")
+	}
 	d.call("GET", path, otherToken, nil).Refused(404, "not_found", "")
 	for query, field := range map[string]string{"points=1": "points", "since=yesterday": "since", "since=2199-01-01T00:00:00Z": "since"} {
 		d.call("GET", path+"?"+query, acmeToken, nil).Refused(400, "invalid", field)
 	}
-	d.restart(nil)
+	d.restart(func() {
+		if err := os.WriteFile(d.cfg.ConfigFile, []byte(required), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	})
+	named := fmt.Sprintf(`hypervisor_vm_memory_bytes{name="one",tenant="acme",vm=%q}`, vm.Id)
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(d.call("GET", "/metrics", adminToken, nil).Want(200).Body, named); {
+		if time.Now().After(deadline) {
+			t.Fatalf("the metrics of a daemon that requires credentials have no %s", named)
+		}
+		time.Sleep(100 * time.Millisecond) // the daemon measures in its own time
+	}
 	h := history()
 	if len(h.Points) == 0 || h.Points[0].MemoryBytes < 1<<20 || h.Points[0].CpuPercent < 0 {
 		t.Errorf("after a restart: %+v", h)

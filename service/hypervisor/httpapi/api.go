@@ -181,6 +181,11 @@ func (a *API) SetGate(g *Gate) { a.gate.Store(g) }
 // Exposed reports whether anyone who reaches the daemon from another host is an admin.
 func (a *API) Exposed() bool { return a.Gate().Open() && !a.cfg.Local }
 
+// MetricsForAdmins reports whether everybody who reads /metrics is an admin.
+func (a *API) MetricsForAdmins() bool {
+	return a.Gate().Open() || a.cfg.Auth.Require && !a.cfg.Auth.OpenMetrics
+}
+
 // restoredVMs is a readiness check: it fails until the VMs are restored.
 func (a *API) restoredVMs(context.Context) (string, error) {
 	select {

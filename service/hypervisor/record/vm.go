@@ -141,6 +141,18 @@ func (s *Store) AllVMs(ctx context.Context) (all []VM, err error) {
 	return all, s.db.Select(ctx, &all, "SELECT * FROM vms ORDER BY id")
 }
 
+// Name says what a VM is called.
+type Name struct {
+	ID     string `db:"id"`
+	Name   string `db:"name"`
+	Tenant string `db:"tenant"`
+}
+
+// Named returns the names of all VMs of the host.
+func (s *Store) Named(ctx context.Context) (all []Name, err error) {
+	return all, s.db.Select(ctx, &all, "SELECT id, name, tenant FROM vms ORDER BY id")
+}
+
 // Due returns the VMs that have expired, and those in state deleting.
 func (s *Store) Due(ctx context.Context) (due []VM, err error) {
 	return due, s.db.Select(ctx, &due, "SELECT * FROM vms WHERE expires_at <= ? OR state = ? ORDER BY expires_at",

@@ -191,6 +191,20 @@ func (s *Sampler) measure(
 	})
 }
 
+// Latest returns the counters of VMs that were read within the last minute, by the VM's ID.
+func (s *Sampler) Latest() map[string]backend.Metrics {
+	now := s.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make(map[string]backend.Metrics, len(s.vms))
+	for id, v := range s.vms {
+		if !v.at.IsZero() && now.Sub(v.at) <= gap {
+			out[id] = v.counters
+		}
+	}
+	return out
+}
+
 // store stores what was measured. Of several failures in a row, only the first is logged.
 func (s *Sampler) store(ctx context.Context) {
 	s.mu.Lock()
