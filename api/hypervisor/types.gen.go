@@ -1514,7 +1514,7 @@ type VMMetrics struct {
 	At time.Time `json:"at"`
 
 	// CpuSeconds Used since the VM started
-	CpuSeconds       float32 `json:"cpu_seconds"`
+	CpuSeconds       float64 `json:"cpu_seconds"`
 	DiskReadBytes    int64   `json:"disk_read_bytes"`
 	DiskWrittenBytes int64   `json:"disk_written_bytes"`
 

@@ -75,7 +75,7 @@ func metricsSeries() []*series {
 	rate := func(n int64) string { return verb.Bytes(n) + "/s" }
 	return []*series{
 		{name: "Processors", show: func(n int64) string { return fmt.Sprintf("%.1f%%", float64(n)/10) },
-			rate: func(a, b hypervisorapi.VMMetrics) float64 { return float64(b.CpuSeconds-a.CpuSeconds) * 1000 }},
+			rate: func(a, b hypervisorapi.VMMetrics) float64 { return (b.CpuSeconds - a.CpuSeconds) * 1000 }},
 		{
 			name: "Disk read",
 			show: rate,

@@ -35,8 +35,8 @@ func policyOf(doc *configfile.Config, data string) *admission.Policy {
 		out.OwnDirs = append(out.OwnDirs, jails)
 	}
 	for _, text := range p.AllowedForwards {
-		if r, err := admission.ParsePortRange(text); err == nil { // the document was checked
-			out.AllowedForwards = append(out.AllowedForwards, r)
+		if r, err := configfile.ParsePortRange(text); err == nil { // the document was checked
+			out.AllowedForwards = append(out.AllowedForwards, admission.PortRange(r))
 		}
 	}
 	for _, t := range p.Tenants {

@@ -18,7 +18,6 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/document"
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 )
 
@@ -212,7 +211,7 @@ func (pol *Policy) check(p *document.Problems) {
 		}
 	}
 	for i, text := range pol.AllowedForwards {
-		if _, err := admission.ParsePortRange(text); err != nil {
+		if _, err := ParsePortRange(text); err != nil {
 			p.Add(fmt.Sprintf("policy.allowed_forwards[%d]", i), "%s", fault.From(err).Message)
 		}
 	}

@@ -1,7 +1,7 @@
 // Package fleet combines many hosts into one. The Registry knows the nodes, places VMs on them and
 // lists their VMs. A node's Reporter sends the registry heartbeats with its free capacity.
 //
-// Forward leads any other request of a caller of the registry to a node.
+// Route leads any other request of a caller of the registry to a node.
 //
 // # Room
 //

@@ -24,21 +24,19 @@ type Forwarding struct {
 	Socket bool   // the request is a valid handshake of a WebSocket
 }
 
-// Forward sends a request to a node and passes its answer on. It sends it with ActingToken, for the caller's
-// tenant, so that the node grants no more than the caller has. It ends with the request's context. It returns
-// the status that was answered, or an error if nothing was: NotFound if there is no node of this name.
-func (r *Registry) Forward(w http.ResponseWriter, req *http.Request, f Forwarding) (status int, err error) {
-	to, err := r.target(req.Context(), &f)
-	if err != nil {
-		return 0, err
+// Route returns where a request is forwarded to, or NotFound if there is no node of this name. It is sent with
+// ActingToken, for the caller's tenant, so that the node grants no more than the caller has.
+func (r *Registry) Route(ctx context.Context, f Forwarding) (forward.Target, error) {
+	to, err := r.target(ctx, &f)
+	return forward.Target{URL: to, Header: r.headersFor(&f), Transport: r.forwarding, Socket: f.Socket}, err
+}
+
+// Fault returns the fault for a request that a node did not answer because of err.
+func (f *Forwarding) Fault(err error) error {
+	if errors.Is(err, context.Canceled) || fault.Is(err, fault.TooLarge) {
+		return err
 	}
-	status, err = forward.Serve(w, req, forward.Target{
-		URL: to, Header: r.headersFor(&f), Transport: r.forwarding, Socket: f.Socket,
-	})
-	if err == nil || errors.Is(err, context.Canceled) || fault.Is(err, fault.TooLarge) {
-		return status, err
-	}
-	return 0, unreachable(f.Node, explain(err), err)
+	return unreachable(f.Node, explain(err), err)
 }
 
 // Probe sends a GET request to a node and returns nil if it answers 200, or the node's refusal.

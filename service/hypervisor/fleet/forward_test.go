@@ -11,6 +11,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/fleet"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/httpapi"
 )
 
 // through is an answer that the registry passes on.
@@ -38,7 +39,7 @@ func (w *world) hostile(f http.HandlerFunc, change ...func(*fleet.Forwarding, *h
 		for _, c := range change {
 			c(&to, r)
 		}
-		_, err := w.Forward(rw, r, to)
+		_, err := httpapi.Forward(w.Registry, rw, r, to)
 		failed <- err
 		if err != nil {
 			rw.WriteHeader(http.StatusTeapot)

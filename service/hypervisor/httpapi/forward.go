@@ -10,6 +10,7 @@ import (
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/forward"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/relay"
 	"github.com/mainstay-infra/mainstay/kit/rest"
@@ -61,7 +62,7 @@ func (a *API) forward(w http.ResponseWriter, r *http.Request, op *contract.Opera
 		ctx, end = context.WithTimeout(ctx, forwardLimit)
 		defer end()
 	}
-	status, err := a.fleet.Forward(w, r.WithContext(ctx), to)
+	status, err := Forward(a.fleet, w, r.WithContext(ctx), to)
 	if err != nil {
 		return err
 	}
@@ -69,6 +70,19 @@ func (a *API) forward(w http.ResponseWriter, r *http.Request, op *contract.Opera
 		a.noteFleet(r.Context(), "fleet."+op.Audit, strings.TrimSuffix(to.Node+"/"+r.PathValue("id"), "/"), c.Tenant, "")
 	}
 	return nil
+}
+
+// Forward sends a request to a node and passes its answer on. It ends with the request's context. It returns the
+// status that was answered, or an error if nothing was.
+func Forward(to *fleet.Registry, w http.ResponseWriter, r *http.Request, f fleet.Forwarding) (status int, err error) {
+	target, err := to.Route(r.Context(), f)
+	if err != nil {
+		return 0, err
+	}
+	if status, err = forward.Serve(w, r, target); err != nil {
+		err = f.Fault(err)
+	}
+	return status, err
 }
 
 // forwardTicket issues a ticket of this daemon for a VM of another host. So it ends with the caller's

@@ -351,7 +351,7 @@ func (a *API) GetVMMetrics(
 		return nil, err
 	}
 	return hypervisorapi.GetVMMetrics200JSONResponse{
-		CpuSeconds: float32(m.CPUSeconds), MemoryBytes: m.MemoryBytes, DiskReadBytes: m.DiskReadBytes,
+		CpuSeconds: m.CPUSeconds, MemoryBytes: m.MemoryBytes, DiskReadBytes: m.DiskReadBytes,
 		DiskWrittenBytes: m.DiskWrittenBytes, NetReceivedBytes: m.NetReceivedBytes, NetSentBytes: m.NetSentBytes,
 		At: a.now().UTC(),
 	}, nil

@@ -291,7 +291,7 @@ func (d *Driver) Metrics(ctx context.Context, at Place) (Metrics, error) {
 		func(ctx context.Context, c *hypervisorapi.Client) (*http.Response, error) {
 			return c.GetVMMetrics(ctx, at.ID)
 		})
-	cpu := float64(m.CpuSeconds)
+	cpu := m.CpuSeconds
 	if math.IsNaN(cpu) || cpu < 0 {
 		cpu = 0
 	}

@@ -2254,7 +2254,10 @@ export interface components {
         VMMetrics: {
             /** Format: date-time */
             at: string;
-            /** @description Used since the VM started */
+            /**
+             * Format: double
+             * @description Used since the VM started
+             */
             cpu_seconds: number;
             /** Format: int64 */
             disk_read_bytes: number;
