@@ -90,7 +90,6 @@ func (m *Manager) finishGuest(ctx context.Context, w *work, root, id string) err
 	if err := w.run(ctx, tool{
 		name: "chroot", dir: filepath.Dir(root), stdin: archive, args: []string{
 			root, "tar", "--extract", "--file=-", "--directory=/", "--keep-directory-symlink", "--no-overwrite-dir",
-			"--unlink-first",
 		},
 	}); err != nil {
 		return err
