@@ -45,11 +45,14 @@ func (c *Config) imageFolder() (string, error) {
 	return "/var/tmp/mainstay-images-" + hex.EncodeToString(sum[:digits]), nil
 }
 
+// imagePause is how long a failed download pauses first before it is tried again.
+var imagePause = time.Second
+
 // openImages creates the room of images.
 func (s *Service) openImages(ctx context.Context) (err error) {
 	c := image.Config{
 		Store: s.store, Driver: s.driver, Jobs: s.jobs, Log: s.log, Now: s.now,
-		Builds: s.cfg.ImageBuilds, MaxSize: int64(s.cfg.ImageMaxGiB) << 30, MaxTime: s.cfg.ImageMaxTime, Pause: time.Second,
+		Builds: s.cfg.ImageBuilds, MaxSize: int64(s.cfg.ImageMaxGiB) << 30, MaxTime: s.cfg.ImageMaxTime, Pause: imagePause,
 		Agent: s.guestAgent, AllowPrivate: s.cfg.ImageDownloadPrivate, ImportFolders: s.cfg.ImageImportFolders,
 	}
 	if c.Folder, err = s.cfg.imageFolder(); err != nil {
