@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -125,5 +126,50 @@ func (d *hvDaemon) console(id string) string {
 			return text.String()
 		}
 		text.Write(frame)
+	}
+}
+
+// kill -9 in any step of a build ends its tools with the service. The next start removes what is left, and builds
+// again; and once that is cancelled, nothing is left either.
+func TestABuildDuringWhichTheServiceIsKilledLeavesNothing(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	require.Program(t, "mmdebstrap", "mmdebstrap")
+	d := newHypervisor(t, nil, freeLoopback(t))
+	d.start()
+	parent, err := os.MkdirTemp("/var/tmp", "mainstay-e2e-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(parent) })
+	if err := os.Chmod(parent, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(parent, "images")
+	m := newVMManager(t, d.listen)
+	m.args = append(m.args, "--image-folder", folder)
+	m.start()
+	made := hvAs[vmapi.Image](t, m.ok("POST", "/api/images/build", map[string]any{"name": "web", "distribution": "debian"}, 201))
+	for _, step := range []string{"running apt-get update", "downloading packages", "extracting archives"} {
+		before := strings.Count(m.imageLog(made.Id.String()), "Building debian")
+		eventually(t, step, func() bool {
+			log := m.imageLog(made.Id.String())
+			last := strings.LastIndex(log, "Building debian")
+			return strings.Count(log, "Building debian") >= max(1, before) && last >= 0 && strings.Contains(log[last:], step)
+		})
+		m.process.kill()
+		eventually(t, "the tools end", func() bool { return exec.Command("pgrep", "-f", folder).Run() != nil })
+		m.start()
+	}
+	m.ok("POST", "/api/jobs/"+*made.JobId+"/cancel", map[string]any{}, 200)
+	if i := m.image(made); i.State != "cancelled" && i.State != "failed" {
+		t.Errorf("%+v", i)
+	}
+	eventually(t, "nothing is left", func() bool {
+		left, err := os.ReadDir(folder)
+		return err == nil && len(left) == 0
+	})
+	if status, _ := d.call("GET", "/v1/images/catalog/web", nil); status != 404 {
+		t.Errorf("the catalog has the image: %d", status)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	vmapi "github.com/mainstay-infra/mainstay/api/vm"
 	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 	"github.com/mainstay-infra/mainstay/service/vm"
+	"github.com/mainstay-infra/mainstay/service/vm/driver/drivertest"
 )
 
 // image returns the image of an answer, once its job has ended.
@@ -265,5 +266,59 @@ func TestABuildWithoutItsToolSaysWhatToInstall(t *testing.T) {
 			t.Errorf("%s: %+v", distribution, *i.Error)
 		}
 		m.call("POST", "/api/images/build", m.admin, object{"name": distribution, "distribution": distribution}).Want(201)
+	}
+}
+
+func TestAnImageThatWasBeingGivenToTheDaemonAtTheEndOfTheServiceIsGivenAgain(t *testing.T) {
+	t.Parallel()
+	engines(t, func(m *manager) {
+		folder, change := importing(m.T)
+		m.stop()
+		change(&m.config)
+		m.begin()
+		release := m.daemon.Hold("UploadImage")
+		a := m.call("POST", "/api/images/import", m.admin, object{"name": "x", "path": disk(m.T, folder, "x"), "format": "raw"}).Want(201)
+		m.eventually("the daemon gets it", func() bool { return len(m.daemon.Calls("UploadImage")) == 1 })
+		m.stop()
+		m.daemon.PutImage("x") // the daemon finished it
+		release()
+		m.begin()
+		if i := m.image(a); i.State != "completed" || i.SizeBytes != 4096 {
+			m.Errorf("%+v", i)
+		}
+		if content, _ := m.daemon.Image("x"); len(content) != 4096 {
+			m.Errorf("the daemon has %d bytes", len(content))
+		}
+	})
+}
+
+func TestAnImageWhoseUploadFailsIsNotInTheCatalogAndItsNameIsFree(t *testing.T) {
+	t.Parallel()
+	_, change := importing(t)
+	m := start(t, change)
+	for _, fault := range []*drivertest.Fault{{After: true}, {Status: 507, After: true}, {Status: 400}, {}} {
+		m.daemon.Fail(func(c drivertest.Call) *drivertest.Fault {
+			if c.Operation == "UploadImage" {
+				return fault
+			}
+			return nil
+		})
+		if i := m.imported("x", m.admin, nil); i.State != "failed" || *i.Error == "" || i.OutputPath != nil {
+			t.Errorf("%+v", i)
+		}
+		if _, ok := m.daemon.Image("x"); ok {
+			t.Error("it is in the catalog")
+		}
+	}
+	m.daemon.Fail(nil)
+	if i := m.imported("x", m.admin, nil); i.State != "completed" {
+		t.Errorf("%+v", i)
+	}
+	// The failed ones can be deleted, and that leaves the good one.
+	for _, i := range contracttest.As[vmapi.ImageList](m.call("GET", "/api/images?state=failed", m.admin, nil).Want(200)).Items {
+		m.call("DELETE", "/api/images/"+i.Id.String(), m.admin, nil).Want(204)
+	}
+	if _, ok := m.daemon.Image("x"); !ok {
+		t.Error("the good image is gone, too")
 	}
 }
