@@ -137,7 +137,7 @@ func (s *Service) Run(ctx context.Context) error {
 		{Name: "free room in the backup repository", Interval: time.Hour, Run: s.backups.Prune},
 		{Name: "count usage", Interval: s.cfg.CompareInterval, Run: s.billing.Measure},
 		{Name: "forget usage", Interval: time.Hour, Run: s.billing.Expire},
-		{Name: "end images whose jobs were broken off", Interval: time.Minute, Run: s.images.Sweep},
+		{Name: "end images whose jobs were broken off", Interval: 15 * time.Second, Run: s.images.Sweep},
 		{Name: "forget jobs", Interval: time.Hour, Run: s.jobs.Expire},
 		{Name: "forget deliveries of webhooks", Interval: time.Hour, Run: s.notifier.Expire},
 		{Name: "seals", Interval: time.Minute, Run: s.renewLateSeals},

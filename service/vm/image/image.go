@@ -327,7 +327,7 @@ func (m *Manager) Sweep(ctx context.Context) error {
 	orphans, err := m.cfg.Store.Orphans(ctx)
 	for k := range orphans {
 		err = errors.Join(err, remove(filepath.Join(m.cfg.Folder, orphans[k].ID)))
-		_ = m.end(ctx, orphans[k], fault.New(fault.Unavailable, "the job was broken off")) // it returns its argument
+		_ = m.end(ctx, orphans[k], fault.New(fault.Unavailable, "the job was interrupted too often, or when it was cancelled")) // it returns its argument
 	}
 	return err
 }
