@@ -322,3 +322,17 @@ func TestAnImageWhoseUploadFailsIsNotInTheCatalogAndItsNameIsFree(t *testing.T) 
 		t.Error("the good image is gone, too")
 	}
 }
+
+// Settings for cloud-init of which some are absent are as the daemon's contract wants them.
+func TestAVMGetsTheSettingsForCloudInitThatWereGiven(t *testing.T) {
+	t.Parallel()
+	m := start(t)
+	for name, init := range map[string]object{
+		"data": {"user_data": "#cloud-config\n"}, "host": {"hostname": "web"}, "key": {"ssh_authorized_keys": []string{"ssh-ed25519 AAAA a"}},
+	} {
+		m.call("POST", "/api/vms", m.admin, object{"name": name, "image": "demo", "cloud_init": init}).Want(201)
+		if v := m.settled(name, m.admin); !v.Provisioned {
+			t.Errorf("%s: %s", name, v.LastError)
+		}
+	}
+}
