@@ -231,14 +231,15 @@ func (s commands) imageID(ctx context.Context, c *call, named string) (string, e
 }
 
 func (s commands) imageShow() *cobra.Command {
-	return s.Object(verb.Verb{Use: "show IMAGE", Short: "Show one image, by its name or id", Example: "  mainstay vms image show web"},
-		func(ctx context.Context, c *call) (*http.Response, error) {
-			id, err := s.imageID(ctx, c, c.Args[0])
-			if err != nil {
-				return nil, err
-			}
-			return c.API.GetImage(ctx, id)
-		})
+	return s.Object(verb.Verb{
+		Use: "show IMAGE", Short: "Show one image, by its name or id", Example: "  mainstay vms image show web",
+	}, func(ctx context.Context, c *call) (*http.Response, error) {
+		id, err := s.imageID(ctx, c, c.Args[0])
+		if err != nil {
+			return nil, err
+		}
+		return c.API.GetImage(ctx, id)
+	})
 }
 
 func (s commands) imageResize() *cobra.Command {

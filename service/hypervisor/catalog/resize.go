@@ -38,7 +38,8 @@ func (c *Catalog) Resize(ctx context.Context, name string, size int64) (record.O
 	op := record.NewOperation(record.OperationResize, "")
 	op.Image = name
 	a := resizing{Name: name, Size: size, Incoming: record.NewID(), Actor: caller.From(ctx)}
-	return c.operate.Begin(ctx, op, a, audit.Entry{Action: "image.resize", Target: name, Message: fmt.Sprintf("%d bytes", size)})
+	return c.operate.Begin(ctx, op, a,
+		audit.Entry{Action: "image.resize", Target: name, Message: fmt.Sprintf("%d bytes", size)})
 }
 
 func (c *Catalog) resizable(i *record.Image, size int64) error {
@@ -106,7 +107,8 @@ func (s *Contents) grow(
 		return Content{}, err
 	}
 	info := image.Info{Format: image.Qcow2, VirtualSize: from.VirtualSize}
-	if err := image.Convert(ctx, from.DiskPath(), info, c.DiskPath(), image.LimitsOf(from.VirtualSize), progress); err != nil {
+	limits := image.LimitsOf(from.VirtualSize)
+	if err := image.Convert(ctx, from.DiskPath(), info, c.DiskPath(), limits, progress); err != nil {
 		return Content{}, err
 	}
 	if err := image.Grow(ctx, c.DiskPath(), image.LimitsOf(size)); err != nil {

@@ -35,7 +35,9 @@ func (a *API) apiImage(ctx context.Context, i record.Image) (vmapi.Image, error)
 	return out, nil
 }
 
-func (a *API) listImages(ctx context.Context, offset, limit *int, f record.ImageFilter) (out vmapi.ImageList, err error) {
+func (a *API) listImages(
+	ctx context.Context, offset, limit *int, f record.ImageFilter,
+) (out vmapi.ImageList, err error) {
 	const usual = 200
 	n := min(orElse(limit, usual), list.MaxRows)
 	if f.Offset, err = list.ParseOffset(offset, &n, usual); err != nil {
@@ -57,7 +59,9 @@ func (a *API) listImages(ctx context.Context, offset, limit *int, f record.Image
 }
 
 // ListImages lists images.
-func (a *API) ListImages(ctx context.Context, req vmapi.ListImagesRequestObject) (vmapi.ListImagesResponseObject, error) {
+func (a *API) ListImages(
+	ctx context.Context, req vmapi.ListImagesRequestObject,
+) (vmapi.ListImagesResponseObject, error) {
 	p := req.Params
 	out, err := a.listImages(ctx, p.Offset, p.Limit, record.ImageFilter{
 		Tenant: p.Tenant, State: record.ImageState(value(p.State)), Text: value(p.Q),
@@ -85,7 +89,9 @@ func (a *API) GetImage(ctx context.Context, req vmapi.GetImageRequestObject) (vm
 }
 
 // BuildImage begins to build an image.
-func (a *API) BuildImage(ctx context.Context, req vmapi.BuildImageRequestObject) (vmapi.BuildImageResponseObject, error) {
+func (a *API) BuildImage(
+	ctx context.Context, req vmapi.BuildImageRequestObject,
+) (vmapi.BuildImageResponseObject, error) {
 	b := req.Body
 	i, err := a.images.Build(ctx, image.Request{Name: b.Name, Tenant: value(b.Tenant), Spec: record.ImageSpec{
 		Distribution: string(b.Distribution), Version: value(b.Version), Packages: distinct(value(b.Packages)),

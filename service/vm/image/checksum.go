@@ -44,7 +44,8 @@ func findChecksum(list, pattern string) (found checksum, err error) {
 		}
 	}
 	if found.file == "" {
-		return found, fault.New(fault.Unavailable, "the list of checksums names no %s", pattern).WithCode("image_checksum_missing")
+		return found, fault.New(fault.Unavailable, "the list of checksums names no %s", pattern).
+			WithCode("image_checksum_missing")
 	}
 	return found, nil
 }

@@ -96,8 +96,10 @@ var distributions = map[string]distribution{
 	"opensuse": {
 		releases: []release{{version: "15.6"}},
 		mirror:   "https://download.opensuse.org/distribution/leap/",
-		packages: []string{"openSUSE-release", "kernel-default-base", "systemd", "systemd-network", "dracut", "e2fsprogs", "tar"},
-		tool:     "zypper", hint: usePackage + "zypper", command: zypper,
+		packages: []string{
+			"openSUSE-release", "kernel-default-base", "systemd", "systemd-network", "dracut", "e2fsprogs", "tar",
+		},
+		tool: "zypper", hint: usePackage + "zypper", command: zypper,
 	},
 }
 
@@ -139,7 +141,11 @@ func bootstrapOf(spec *record.ImageSpec, root, config string, mirrors map[string
 		b.packages = append(b.packages, "systemd-resolved")
 	}
 	if spec.CloudInit {
-		b.packages = append(b.packages, "cloud-init", "sudo", map[bool]string{true: "openssh", false: "openssh-server"}[b.name == "arch"])
+		server := "openssh-server"
+		if b.name == "arch" {
+			server = "openssh"
+		}
+		b.packages = append(b.packages, "cloud-init", "sudo", server)
 	}
 	for _, p := range spec.Packages {
 		if !slices.Contains(b.packages, p) {

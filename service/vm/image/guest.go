@@ -38,7 +38,10 @@ umount /run/mainstay-seed
 `
 	agentUnit = `[Unit]
 Description=Mainstay guest agent
+DefaultDependencies=no
 After=systemd-udevd.service local-fs.target
+Before=shutdown.target
+Conflicts=shutdown.target
 
 [Service]
 ExecStartPre=/usr/lib/mainstay/guest-secret

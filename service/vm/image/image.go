@@ -140,7 +140,8 @@ func (m *Manager) Build(ctx context.Context, r Request) (record.Image, error) {
 func (m *Manager) begin(ctx context.Context, kind string, r Request) (record.Image, error) {
 	c := caller.From(ctx)
 	i := record.Image{
-		ID: record.NewID(), Name: r.Name, Tenant: c.Tenant, Origin: kind, Kind: record.ImageDisk, Spec: db.JSON[record.ImageSpec]{V: r.Spec},
+		ID: record.NewID(), Name: r.Name, Tenant: c.Tenant, Origin: kind, Kind: record.ImageDisk,
+		Spec: db.JSON[record.ImageSpec]{V: r.Spec},
 	}
 	if r.Spec.Format == record.ImageISO {
 		i.Kind = record.ImageISO
@@ -212,7 +213,9 @@ func (m *Manager) make(
 	if err != nil {
 		return out, storage(err)
 	}
-	w.log = newLogger(ctx, func(text string) error { return m.cfg.Store.AppendImageLog(context.WithoutCancel(ctx), i.ID, text) })
+	w.log = newLogger(ctx, func(text string) error {
+		return m.cfg.Store.AppendImageLog(context.WithoutCancel(ctx), i.ID, text)
+	})
 	defer func() {
 		if err != nil {
 			w.log.say("%s", fault.From(err).Message)
@@ -262,7 +265,10 @@ func (m *Manager) guard(ctx context.Context, folder string) (context.Context, fu
 			}
 		}
 	})
-	return ctx, func() { cancel(nil); <-done }
+	return ctx, func() {
+		cancel(nil)
+		_ = <-done // it fails only by a panic, which is logged
+	}
 }
 
 // put gives a file to the daemon's catalog.

@@ -130,7 +130,7 @@ func (l *logger) flush() {
 // close stores what is left. It returns why something could not be stored.
 func (l *logger) close() error {
 	l.stop()
-	<-l.done
+	_ = <-l.done // it fails only by a panic, which is logged
 	l.mu.Lock()
 	l.endLine()
 	l.mu.Unlock()

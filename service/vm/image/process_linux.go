@@ -38,13 +38,15 @@ type tool struct {
 func (t tool) run(ctx context.Context, out io.Writer) error {
 	path, err := exec.LookPath(t.name)
 	if err != nil {
-		return fault.Wrap(fault.Unavailable, err, "this host has no program %s: %s", t.name, t.hint).WithCode("image_tool_missing")
+		return fault.Wrap(fault.Unavailable, err, "this host has no program %s: %s", t.name, t.hint).
+			WithCode("image_tool_missing")
 	}
 	args := t.args
 	if os.Geteuid() != 0 {
 		// The system's helpers map the ids that /etc/subuid gives the service's account.
-		args = append([]string{"--user", "--map-root-user", "--map-auto", "--mount", "--pid", "--fork", "--kill-child", "--", path},
-			args...)
+		args = append([]string{
+			"--user", "--map-root-user", "--map-auto", "--mount", "--pid", "--fork", "--kill-child", "--", path,
+		}, args...)
 		if path, err = exec.LookPath("unshare"); err != nil {
 			return fault.Wrap(fault.Unavailable, err, "this host has no program unshare: apt-get install util-linux uidmap")
 		}
