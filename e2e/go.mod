@@ -3,6 +3,7 @@ module github.com/mainstay-infra/mainstay/e2e
 go 1.26.0
 
 require (
+	github.com/coder/websocket v1.8.15
 	github.com/mainstay-infra/mainstay v0.0.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/spf13/cobra v1.10.2
@@ -22,7 +23,6 @@ require (
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/cilium/ebpf v0.22.0 // indirect
-	github.com/coder/websocket v1.8.15 // indirect
 	github.com/coreos/go-oidc/v3 v3.21.0 // indirect
 	github.com/dgryski/go-farm v0.0.0-20240924180020-3414d57e47da // indirect
 	github.com/diskfs/go-diskfs v1.9.4 // indirect

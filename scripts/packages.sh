@@ -48,6 +48,9 @@ test_packages() {
 	need gcc "compiles the helper for the host's accounts" command -v gcc
 	need libpam0g-dev "compiles the helper for the host's accounts" test -e /usr/include/security/pam_appl.h
 	need passwd "accounts of the host" sh -c 'command -v useradd || ls /usr/sbin/useradd'
+	need mmdebstrap "images of Debian" command -v mmdebstrap
+	need grub-common "images that boot" command -v grub-mkimage
+	need grub-pc-bin "images that boot" test -e /usr/lib/grub/i386-pc/boot.img
 	need zstd "unpacks kernel modules, as Ubuntu packs them" command -v zstd
 	need ceph-mon "disks in Ceph" command -v ceph-mon
 	need ceph-osd "disks in Ceph" command -v ceph-osd

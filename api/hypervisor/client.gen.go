@@ -284,6 +284,16 @@ func (c *Client) RenameImageWithBody(ctx context.Context, name ImageName, conten
 	return c.Send(ctx, rest.To("POST", "/v1/images/catalog/{name}/rename").Path("name", name).Body(contentType, body), editors)
 }
 
+// ResizeImage Make the disk of an image larger; VMs that were made of it keep theirs
+func (c *Client) ResizeImage(ctx context.Context, name ImageName, body ResizeImageJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/v1/images/catalog/{name}/resize").Path("name", name).JSON("application/json", body), editors)
+}
+
+// ResizeImageWithBody Make the disk of an image larger; VMs that were made of it keep theirs
+func (c *Client) ResizeImageWithBody(ctx context.Context, name ImageName, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/v1/images/catalog/{name}/resize").Path("name", name).Body(contentType, body), editors)
+}
+
 // UnlockImage Let VMs be made of an image again
 func (c *Client) UnlockImage(ctx context.Context, name ImageName, body UnlockImageJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("POST", "/v1/images/catalog/{name}/unlock").Path("name", name).JSON("application/json", body), editors)

@@ -124,6 +124,10 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Path("name", &q.Name)
 		q.Body = rest.JSON[RenameImageJSONRequestBody](in, true)
 	}, s.RenameImage, RenameImageResponseObject.VisitRenameImageResponse))
+	mux.HandleFunc("POST "+base+"/v1/images/catalog/{name}/resize", rest.Serve(fail, func(in *rest.Input, q *ResizeImageRequestObject) {
+		in.Path("name", &q.Name)
+		q.Body = rest.JSON[ResizeImageJSONRequestBody](in, true)
+	}, s.ResizeImage, ResizeImageResponseObject.VisitResizeImageResponse))
 	mux.HandleFunc("POST "+base+"/v1/images/catalog/{name}/unlock", rest.Serve(fail, func(in *rest.Input, q *UnlockImageRequestObject) {
 		in.Path("name", &q.Name)
 		q.Body = rest.JSON[UnlockImageJSONRequestBody](in, false)
@@ -827,6 +831,23 @@ type RenameImage200JSONResponse Image
 
 func (r RenameImage200JSONResponse) VisitRenameImageResponse(w http.ResponseWriter) error {
 	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ResizeImageRequestObject is a request of ResizeImage.
+type ResizeImageRequestObject struct {
+	Name ImageName
+	Body *ResizeImageJSONRequestBody
+}
+
+// ResizeImageResponseObject is an answer of ResizeImage.
+type ResizeImageResponseObject interface {
+	VisitResizeImageResponse(w http.ResponseWriter) error
+}
+
+type ResizeImage202JSONResponse Operation
+
+func (r ResizeImage202JSONResponse) VisitResizeImageResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
 }
 
 // UnlockImageRequestObject is a request of UnlockImage.
@@ -1773,6 +1794,9 @@ type Server interface {
 	// RenameImage Change an image's name
 	// (POST /v1/images/catalog/{name}/rename)
 	RenameImage(context.Context, RenameImageRequestObject) (RenameImageResponseObject, error)
+	// ResizeImage Make the disk of an image larger; VMs that were made of it keep theirs
+	// (POST /v1/images/catalog/{name}/resize)
+	ResizeImage(context.Context, ResizeImageRequestObject) (ResizeImageResponseObject, error)
 	// UnlockImage Let VMs be made of an image again
 	// (POST /v1/images/catalog/{name}/unlock)
 	UnlockImage(context.Context, UnlockImageRequestObject) (UnlockImageResponseObject, error)

@@ -1033,6 +1033,12 @@ type Image struct {
 // ImageKind What it is: a disk, a kernel with an initial RAM disk, or a root file system
 type ImageKind string
 
+// ImageResize defines model for ImageResize.
+type ImageResize struct {
+	// SizeBytes What the disk shall have: a multiple of 512, and not less than it has
+	SizeBytes int64 `json:"size_bytes"`
+}
+
 // ImageSpec `path` of a disk image, or of a folder with the root file system of sandboxes; or `kernel`, and `initrd`, of a guest that boots without a disk
 type ImageSpec struct {
 	Initrd     *string `json:"initrd,omitempty"`
@@ -1173,7 +1179,7 @@ type Operation struct {
 	// Image Name of the image that is added
 	Image *string `json:"image,omitempty"`
 
-	// Kind backup, restore, clone, image.add
+	// Kind backup, restore, clone, image.add, image.resize
 	Kind     string         `json:"kind"`
 	Progress float32        `json:"progress"`
 	State    OperationState `json:"state"`
@@ -1911,6 +1917,9 @@ type SetImageReadOnlyJSONRequestBody = ReadOnly
 
 // RenameImageJSONRequestBody defines body for RenameImage for application/json ContentType.
 type RenameImageJSONRequestBody = NewName
+
+// ResizeImageJSONRequestBody defines body for ResizeImage for application/json ContentType.
+type ResizeImageJSONRequestBody = ImageResize
 
 // UnlockImageJSONRequestBody defines body for UnlockImage for application/json ContentType.
 type UnlockImageJSONRequestBody = Nothing

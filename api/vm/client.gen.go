@@ -461,6 +461,94 @@ func (c *Client) RefreshDNSWithBody(ctx context.Context, contentType string, bod
 	return c.Send(ctx, rest.To("POST", "/api/dataplane/refresh-dns").Body(contentType, body), editors)
 }
 
+// ListImages The images of the caller's tenant, and those that all tenants share, newest first
+func (c *Client) ListImages(ctx context.Context, params *ListImagesParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/api/images")
+	if params != nil {
+		out.Query("offset", params.Offset)
+		out.Query("limit", params.Limit)
+		out.Query("state", params.State)
+		out.Query("q", params.Q)
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// BuildImage Build an image of a distribution's packages, as a job
+func (c *Client) BuildImage(ctx context.Context, body BuildImageJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/images/build").JSON("application/json", body), editors)
+}
+
+// BuildImageWithBody Build an image of a distribution's packages, as a job
+func (c *Client) BuildImageWithBody(ctx context.Context, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/images/build").Body(contentType, body), editors)
+}
+
+// DownloadImage Download a distribution's own image, as a job
+func (c *Client) DownloadImage(ctx context.Context, body DownloadImageJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/images/download").JSON("application/json", body), editors)
+}
+
+// DownloadImageWithBody Download a distribution's own image, as a job
+func (c *Client) DownloadImageWithBody(ctx context.Context, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/images/download").Body(contentType, body), editors)
+}
+
+// ListImageDownloads What can be downloaded
+func (c *Client) ListImageDownloads(ctx context.Context, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/api/images/downloads"), editors)
+}
+
+// ImportImage Take in an image that lies on the service's host, as a job
+func (c *Client) ImportImage(ctx context.Context, body ImportImageJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/images/import").JSON("application/json", body), editors)
+}
+
+// ImportImageWithBody Take in an image that lies on the service's host, as a job
+func (c *Client) ImportImageWithBody(ctx context.Context, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/images/import").Body(contentType, body), editors)
+}
+
+// ListISOImages The images that are installation media, newest first
+func (c *Client) ListISOImages(ctx context.Context, params *ListISOImagesParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/api/images/iso")
+	if params != nil {
+		out.Query("offset", params.Offset)
+		out.Query("limit", params.Limit)
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// DeleteImage Remove an image that no VM is made of, or one whose job has failed
+func (c *Client) DeleteImage(ctx context.Context, id ImageID, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("DELETE", "/api/images/{id}").Path("id", id), editors)
+}
+
+// GetImage One image
+func (c *Client) GetImage(ctx context.Context, id ImageID, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/api/images/{id}").Path("id", id), editors)
+}
+
+// GetImageLog What the tools that make an image print; the last MiB is kept
+func (c *Client) GetImageLog(ctx context.Context, id ImageID, params *GetImageLogParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/api/images/{id}/log").Path("id", id)
+	if params != nil {
+		out.Query("offset", params.Offset)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// ResizeImage Make the disk of an image larger; VMs that were made of it keep theirs
+func (c *Client) ResizeImage(ctx context.Context, id ImageID, body ResizeImageJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/images/{id}/resize").Path("id", id).JSON("application/json", body), editors)
+}
+
+// ResizeImageWithBody Make the disk of an image larger; VMs that were made of it keep theirs
+func (c *Client) ResizeImageWithBody(ctx context.Context, id ImageID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/images/{id}/resize").Path("id", id).Body(contentType, body), editors)
+}
+
 // ListJobs Jobs that wait or run, and those that ended within a day; newest first
 func (c *Client) ListJobs(ctx context.Context, params *ListJobsParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("GET", "/api/jobs")

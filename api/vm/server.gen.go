@@ -179,6 +179,43 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 	mux.HandleFunc("POST "+base+"/api/dataplane/refresh-dns", rest.Serve(fail, func(in *rest.Input, q *RefreshDNSRequestObject) {
 		q.Body = rest.JSON[RefreshDNSJSONRequestBody](in, false)
 	}, s.RefreshDNS, RefreshDNSResponseObject.VisitRefreshDNSResponse))
+	mux.HandleFunc("GET "+base+"/api/images", rest.Serve(fail, func(in *rest.Input, q *ListImagesRequestObject) {
+		in.Query("offset", false, &q.Params.Offset)
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("state", false, &q.Params.State)
+		in.Query("q", false, &q.Params.Q)
+		in.Query("tenant", false, &q.Params.Tenant)
+	}, s.ListImages, ListImagesResponseObject.VisitListImagesResponse))
+	mux.HandleFunc("DELETE "+base+"/api/images/{id}", rest.Serve(fail, func(in *rest.Input, q *DeleteImageRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.DeleteImage, DeleteImageResponseObject.VisitDeleteImageResponse))
+	mux.HandleFunc("GET "+base+"/api/images/{id}", rest.Serve(fail, func(in *rest.Input, q *GetImageRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.GetImage, GetImageResponseObject.VisitGetImageResponse))
+	mux.HandleFunc("GET "+base+"/api/images/{id}/log", rest.Serve(fail, func(in *rest.Input, q *GetImageLogRequestObject) {
+		in.Path("id", &q.Id)
+		in.Query("offset", false, &q.Params.Offset)
+	}, s.GetImageLog, GetImageLogResponseObject.VisitGetImageLogResponse))
+	mux.HandleFunc("POST "+base+"/api/images/{id}/resize", rest.Serve(fail, func(in *rest.Input, q *ResizeImageRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[ResizeImageJSONRequestBody](in, true)
+	}, s.ResizeImage, ResizeImageResponseObject.VisitResizeImageResponse))
+	mux.HandleFunc("POST "+base+"/api/images/build", rest.Serve(fail, func(in *rest.Input, q *BuildImageRequestObject) {
+		q.Body = rest.JSON[BuildImageJSONRequestBody](in, true)
+	}, s.BuildImage, BuildImageResponseObject.VisitBuildImageResponse))
+	mux.HandleFunc("POST "+base+"/api/images/download", rest.Serve(fail, func(in *rest.Input, q *DownloadImageRequestObject) {
+		q.Body = rest.JSON[DownloadImageJSONRequestBody](in, true)
+	}, s.DownloadImage, DownloadImageResponseObject.VisitDownloadImageResponse))
+	mux.HandleFunc("GET "+base+"/api/images/downloads", rest.Serve(fail, func(_ *rest.Input, _ *ListImageDownloadsRequestObject) {
+	}, s.ListImageDownloads, ListImageDownloadsResponseObject.VisitListImageDownloadsResponse))
+	mux.HandleFunc("POST "+base+"/api/images/import", rest.Serve(fail, func(in *rest.Input, q *ImportImageRequestObject) {
+		q.Body = rest.JSON[ImportImageJSONRequestBody](in, true)
+	}, s.ImportImage, ImportImageResponseObject.VisitImportImageResponse))
+	mux.HandleFunc("GET "+base+"/api/images/iso", rest.Serve(fail, func(in *rest.Input, q *ListISOImagesRequestObject) {
+		in.Query("offset", false, &q.Params.Offset)
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("tenant", false, &q.Params.Tenant)
+	}, s.ListISOImages, ListISOImagesResponseObject.VisitListISOImagesResponse))
 	mux.HandleFunc("GET "+base+"/api/jobs", rest.Serve(fail, func(in *rest.Input, q *ListJobsRequestObject) {
 		in.Query("limit", false, &q.Params.Limit)
 		in.Query("cursor", false, &q.Params.Cursor)
@@ -1151,6 +1188,168 @@ func (r RefreshDNS200JSONResponse) VisitRefreshDNSResponse(w http.ResponseWriter
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
+// ListImagesRequestObject is a request of ListImages.
+type ListImagesRequestObject struct {
+	Params ListImagesParams
+}
+
+// ListImagesResponseObject is an answer of ListImages.
+type ListImagesResponseObject interface {
+	VisitListImagesResponse(w http.ResponseWriter) error
+}
+
+type ListImages200JSONResponse ImageList
+
+func (r ListImages200JSONResponse) VisitListImagesResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// BuildImageRequestObject is a request of BuildImage.
+type BuildImageRequestObject struct {
+	Body *BuildImageJSONRequestBody
+}
+
+// BuildImageResponseObject is an answer of BuildImage.
+type BuildImageResponseObject interface {
+	VisitBuildImageResponse(w http.ResponseWriter) error
+}
+
+type BuildImage201JSONResponse Image
+
+func (r BuildImage201JSONResponse) VisitBuildImageResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 201, "application/json", r)
+}
+
+// DownloadImageRequestObject is a request of DownloadImage.
+type DownloadImageRequestObject struct {
+	Body *DownloadImageJSONRequestBody
+}
+
+// DownloadImageResponseObject is an answer of DownloadImage.
+type DownloadImageResponseObject interface {
+	VisitDownloadImageResponse(w http.ResponseWriter) error
+}
+
+type DownloadImage201JSONResponse Image
+
+func (r DownloadImage201JSONResponse) VisitDownloadImageResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 201, "application/json", r)
+}
+
+// ListImageDownloadsRequestObject is a request of ListImageDownloads.
+type ListImageDownloadsRequestObject struct {
+}
+
+// ListImageDownloadsResponseObject is an answer of ListImageDownloads.
+type ListImageDownloadsResponseObject interface {
+	VisitListImageDownloadsResponse(w http.ResponseWriter) error
+}
+
+type ListImageDownloads200JSONResponse []ImageDownload
+
+func (r ListImageDownloads200JSONResponse) VisitListImageDownloadsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ImportImageRequestObject is a request of ImportImage.
+type ImportImageRequestObject struct {
+	Body *ImportImageJSONRequestBody
+}
+
+// ImportImageResponseObject is an answer of ImportImage.
+type ImportImageResponseObject interface {
+	VisitImportImageResponse(w http.ResponseWriter) error
+}
+
+type ImportImage201JSONResponse Image
+
+func (r ImportImage201JSONResponse) VisitImportImageResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 201, "application/json", r)
+}
+
+// ListISOImagesRequestObject is a request of ListISOImages.
+type ListISOImagesRequestObject struct {
+	Params ListISOImagesParams
+}
+
+// ListISOImagesResponseObject is an answer of ListISOImages.
+type ListISOImagesResponseObject interface {
+	VisitListISOImagesResponse(w http.ResponseWriter) error
+}
+
+type ListISOImages200JSONResponse ImageList
+
+func (r ListISOImages200JSONResponse) VisitListISOImagesResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// DeleteImageRequestObject is a request of DeleteImage.
+type DeleteImageRequestObject struct {
+	Id ImageID
+}
+
+// DeleteImageResponseObject is an answer of DeleteImage.
+type DeleteImageResponseObject interface {
+	VisitDeleteImageResponse(w http.ResponseWriter) error
+}
+
+type DeleteImage204Response struct {
+}
+
+func (r DeleteImage204Response) VisitDeleteImageResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
+}
+
+// GetImageRequestObject is a request of GetImage.
+type GetImageRequestObject struct {
+	Id ImageID
+}
+
+// GetImageResponseObject is an answer of GetImage.
+type GetImageResponseObject interface {
+	VisitGetImageResponse(w http.ResponseWriter) error
+}
+
+type GetImage200JSONResponse Image
+
+func (r GetImage200JSONResponse) VisitGetImageResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// GetImageLogRequestObject is a request of GetImageLog.
+type GetImageLogRequestObject struct {
+	Id     ImageID
+	Params GetImageLogParams
+}
+
+// GetImageLogResponseObject is an answer of GetImageLog.
+type GetImageLogResponseObject interface {
+	VisitGetImageLogResponse(w http.ResponseWriter) error
+}
+
+type GetImageLog200JSONResponse ImageLog
+
+func (r GetImageLog200JSONResponse) VisitGetImageLogResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ResizeImageRequestObject is a request of ResizeImage.
+type ResizeImageRequestObject struct {
+	Id   ImageID
+	Body *ResizeImageJSONRequestBody
+}
+
+// ResizeImageResponseObject is an answer of ResizeImage.
+type ResizeImageResponseObject interface {
+	VisitResizeImageResponse(w http.ResponseWriter) error
+}
+
+type ResizeImage200JSONResponse Image
+
+func (r ResizeImage200JSONResponse) VisitResizeImageResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
 // ListJobsRequestObject is a request of ListJobs.
 type ListJobsRequestObject struct {
 	Params ListJobsParams
@@ -2110,6 +2309,36 @@ type Server interface {
 	// RefreshDNS Compute all network policies anew
 	// (POST /api/dataplane/refresh-dns)
 	RefreshDNS(context.Context, RefreshDNSRequestObject) (RefreshDNSResponseObject, error)
+	// ListImages The images of the caller's tenant, and those that all tenants share, newest first
+	// (GET /api/images)
+	ListImages(context.Context, ListImagesRequestObject) (ListImagesResponseObject, error)
+	// BuildImage Build an image of a distribution's packages, as a job
+	// (POST /api/images/build)
+	BuildImage(context.Context, BuildImageRequestObject) (BuildImageResponseObject, error)
+	// DownloadImage Download a distribution's own image, as a job
+	// (POST /api/images/download)
+	DownloadImage(context.Context, DownloadImageRequestObject) (DownloadImageResponseObject, error)
+	// ListImageDownloads What can be downloaded
+	// (GET /api/images/downloads)
+	ListImageDownloads(context.Context, ListImageDownloadsRequestObject) (ListImageDownloadsResponseObject, error)
+	// ImportImage Take in an image that lies on the service's host, as a job
+	// (POST /api/images/import)
+	ImportImage(context.Context, ImportImageRequestObject) (ImportImageResponseObject, error)
+	// ListISOImages The images that are installation media, newest first
+	// (GET /api/images/iso)
+	ListISOImages(context.Context, ListISOImagesRequestObject) (ListISOImagesResponseObject, error)
+	// DeleteImage Remove an image that no VM is made of, or one whose job has failed
+	// (DELETE /api/images/{id})
+	DeleteImage(context.Context, DeleteImageRequestObject) (DeleteImageResponseObject, error)
+	// GetImage One image
+	// (GET /api/images/{id})
+	GetImage(context.Context, GetImageRequestObject) (GetImageResponseObject, error)
+	// GetImageLog What the tools that make an image print; the last MiB is kept
+	// (GET /api/images/{id}/log)
+	GetImageLog(context.Context, GetImageLogRequestObject) (GetImageLogResponseObject, error)
+	// ResizeImage Make the disk of an image larger; VMs that were made of it keep theirs
+	// (POST /api/images/{id}/resize)
+	ResizeImage(context.Context, ResizeImageRequestObject) (ResizeImageResponseObject, error)
 	// ListJobs Jobs that wait or run, and those that ended within a day; newest first
 	// (GET /api/jobs)
 	ListJobs(context.Context, ListJobsRequestObject) (ListJobsResponseObject, error)

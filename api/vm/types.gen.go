@@ -5,6 +5,8 @@ package vmapi
 
 import (
 	"time"
+
+	openapi_types "github.com/oapi-codegen/runtime/types"
 )
 
 // Defines values for BackupStatus.
@@ -292,6 +294,42 @@ func (e DataplaneStatusMode) Valid() bool {
 	}
 }
 
+// Defines values for Distribution.
+const (
+	DistributionAlma     Distribution = "alma"
+	DistributionArch     Distribution = "arch"
+	DistributionCentos   Distribution = "centos"
+	DistributionDebian   Distribution = "debian"
+	DistributionFedora   Distribution = "fedora"
+	DistributionOpensuse Distribution = "opensuse"
+	DistributionRocky    Distribution = "rocky"
+	DistributionUbuntu   Distribution = "ubuntu"
+)
+
+// Valid indicates whether the value is a known member of the Distribution enum.
+func (e Distribution) Valid() bool {
+	switch e {
+	case DistributionAlma:
+		return true
+	case DistributionArch:
+		return true
+	case DistributionCentos:
+		return true
+	case DistributionDebian:
+		return true
+	case DistributionFedora:
+		return true
+	case DistributionOpensuse:
+		return true
+	case DistributionRocky:
+		return true
+	case DistributionUbuntu:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ExecPieceStream.
 const (
 	ExecPieceStreamStderr ExecPieceStream = "stderr"
@@ -361,6 +399,114 @@ func (e IPCacheEntrySource) Valid() bool {
 	case IPCacheEntrySourceVm:
 		return true
 	case IPCacheEntrySourceWorld:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ImageKind.
+const (
+	ImageKindDisk ImageKind = "disk"
+	ImageKindIso  ImageKind = "iso"
+)
+
+// Valid indicates whether the value is a known member of the ImageKind enum.
+func (e ImageKind) Valid() bool {
+	switch e {
+	case ImageKindDisk:
+		return true
+	case ImageKindIso:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ImageDownloadFormat.
+const (
+	ImageDownloadFormatIso   ImageDownloadFormat = "iso"
+	ImageDownloadFormatQcow2 ImageDownloadFormat = "qcow2"
+)
+
+// Valid indicates whether the value is a known member of the ImageDownloadFormat enum.
+func (e ImageDownloadFormat) Valid() bool {
+	switch e {
+	case ImageDownloadFormatIso:
+		return true
+	case ImageDownloadFormatQcow2:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ImageDownloadSpecFormat.
+const (
+	ImageDownloadSpecFormatIso   ImageDownloadSpecFormat = "iso"
+	ImageDownloadSpecFormatQcow2 ImageDownloadSpecFormat = "qcow2"
+)
+
+// Valid indicates whether the value is a known member of the ImageDownloadSpecFormat enum.
+func (e ImageDownloadSpecFormat) Valid() bool {
+	switch e {
+	case ImageDownloadSpecFormatIso:
+		return true
+	case ImageDownloadSpecFormatQcow2:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ImageImportSpecFormat.
+const (
+	ImageImportSpecFormatIso   ImageImportSpecFormat = "iso"
+	ImageImportSpecFormatQcow2 ImageImportSpecFormat = "qcow2"
+	ImageImportSpecFormatRaw   ImageImportSpecFormat = "raw"
+)
+
+// Valid indicates whether the value is a known member of the ImageImportSpecFormat enum.
+func (e ImageImportSpecFormat) Valid() bool {
+	switch e {
+	case ImageImportSpecFormatIso:
+		return true
+	case ImageImportSpecFormatQcow2:
+		return true
+	case ImageImportSpecFormatRaw:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ImageState.
+const (
+	ImageStateBuilding    ImageState = "building"
+	ImageStateCancelled   ImageState = "cancelled"
+	ImageStateCompleted   ImageState = "completed"
+	ImageStateDownloading ImageState = "downloading"
+	ImageStateFailed      ImageState = "failed"
+	ImageStateImporting   ImageState = "importing"
+	ImageStatePending     ImageState = "pending"
+)
+
+// Valid indicates whether the value is a known member of the ImageState enum.
+func (e ImageState) Valid() bool {
+	switch e {
+	case ImageStateBuilding:
+		return true
+	case ImageStateCancelled:
+		return true
+	case ImageStateCompleted:
+		return true
+	case ImageStateDownloading:
+		return true
+	case ImageStateFailed:
+		return true
+	case ImageStateImporting:
+		return true
+	case ImageStatePending:
 		return true
 	default:
 		return false
@@ -1471,6 +1617,9 @@ type DataplaneStatus struct {
 // DataplaneStatusMode What the daemon does; unknown: it does not answer, or has not made the VM
 type DataplaneStatusMode string
 
+// Distribution defines model for Distribution.
+type Distribution string
+
 // DocumentDirection defines model for DocumentDirection.
 type DocumentDirection struct {
 	Default PolicyAction   `json:"default"`
@@ -1642,6 +1791,171 @@ type IPCacheEntry struct {
 
 // IPCacheEntrySource defines model for IPCacheEntry.Source.
 type IPCacheEntrySource string
+
+// Image defines model for Image.
+type Image struct {
+	// Agent It has the guest agent
+	Agent bool `json:"agent"`
+
+	// Autologin The console needs no password
+	Autologin bool `json:"autologin"`
+
+	// Checksum SHA-256 of what came in, in hexadecimal digits; empty until it is completed
+	Checksum string `json:"checksum"`
+
+	// CloudInit It has cloud-init
+	CloudInit bool `json:"cloud_init"`
+
+	// Completed When it was completed or has failed
+	Completed *time.Time `json:"completed"`
+	Created   time.Time  `json:"created"`
+
+	// Distribution Empty for imported images
+	Distribution string `json:"distribution"`
+
+	// Error Why it failed
+	Error *string `json:"error"`
+
+	// Format How it came in; the daemon keeps it as qcow2
+	Format string             `json:"format"`
+	Id     openapi_types.UUID `json:"id"`
+
+	// Image What `POST /api/vms` takes as `image`, in every tenant that sees it. The name alone does, too
+	Image string `json:"image"`
+
+	// JobId The job that makes it
+	JobId *string `json:"job_id,omitempty"`
+
+	// Kind `iso` is an installation medium
+	Kind ImageKind `json:"kind"`
+	Name string    `json:"name"`
+
+	// OutputPath Where the hypervisor daemon has it; for admins without a tenant only
+	OutputPath *string  `json:"output_path"`
+	Packages   []string `json:"packages"`
+
+	// Shared Every tenant sees it
+	Shared bool `json:"shared"`
+
+	// SizeBytes What it takes at the daemon
+	SizeBytes int64      `json:"size_bytes"`
+	Started   *time.Time `json:"started"`
+	State     ImageState `json:"state"`
+	Tenant    *string    `json:"tenant,omitempty"`
+
+	// Version The release of the distribution
+	Version string `json:"version"`
+
+	// VirtualSizeBytes The size of the disk
+	VirtualSizeBytes int64 `json:"virtual_size_bytes"`
+}
+
+// ImageKind `iso` is an installation medium
+type ImageKind string
+
+// ImageBuildSpec defines model for ImageBuildSpec.
+type ImageBuildSpec struct {
+	// Autologin The console logs root in without a password
+	Autologin *bool `json:"autologin,omitempty"`
+
+	// CloudInit Install cloud-init
+	CloudInit    *bool        `json:"cloud_init,omitempty"`
+	Distribution Distribution `json:"distribution"`
+
+	// Name Unique within its tenant
+	Name ImageName `json:"name"`
+
+	// Packages Names of packages, beside those that a machine needs to boot
+	Packages *[]string `json:"packages,omitempty"`
+
+	// Tenant Whose it is, for admins without a tenant. When absent, all tenants share it
+	Tenant *string `json:"tenant,omitempty"`
+
+	// Version The release, as in `12` or `bookworm`; the newest that the service knows when absent
+	Version *string `json:"version,omitempty"`
+}
+
+// ImageDownload defines model for ImageDownload.
+type ImageDownload struct {
+	Distribution Distribution        `json:"distribution"`
+	Format       ImageDownloadFormat `json:"format"`
+	Title        string              `json:"title"`
+
+	// Url Where it comes from; `*` stands for what the list of checksums tells
+	Url     string `json:"url"`
+	Version string `json:"version"`
+}
+
+// ImageDownloadFormat defines model for ImageDownload.Format.
+type ImageDownloadFormat string
+
+// ImageDownloadSpec defines model for ImageDownloadSpec.
+type ImageDownloadSpec struct {
+	Distribution Distribution             `json:"distribution"`
+	Format       *ImageDownloadSpecFormat `json:"format,omitempty"`
+
+	// Name Unique within its tenant
+	Name *ImageName `json:"name,omitempty"`
+
+	// Tenant Whose it is, for admins without a tenant. When absent, all tenants share it
+	Tenant  *string `json:"tenant,omitempty"`
+	Version string  `json:"version"`
+}
+
+// ImageDownloadSpecFormat defines model for ImageDownloadSpec.Format.
+type ImageDownloadSpecFormat string
+
+// ImageImportSpec defines model for ImageImportSpec.
+type ImageImportSpec struct {
+	Format *ImageImportSpecFormat `json:"format,omitempty"`
+
+	// Name Unique within its tenant
+	Name ImageName `json:"name"`
+
+	// Path A file of the host that runs the service, below a folder of the setting `image-import-folders`
+	Path string `json:"path"`
+
+	// Tenant Whose it is, for admins without a tenant. When absent, all tenants share it
+	Tenant *string `json:"tenant,omitempty"`
+}
+
+// ImageImportSpecFormat defines model for ImageImportSpec.Format.
+type ImageImportSpecFormat string
+
+// ImageList defines model for ImageList.
+type ImageList struct {
+	Items  []Image `json:"items"`
+	Limit  int     `json:"limit"`
+	Offset int     `json:"offset"`
+	Total  int     `json:"total"`
+}
+
+// ImageLog defines model for ImageLog.
+type ImageLog struct {
+	// Complete There will be no more than this
+	Complete bool `json:"complete"`
+
+	// Next Where the next part begins
+	Next int64 `json:"next"`
+
+	// Offset Where the text begins; later than asked for if what is before is not kept any more
+	Offset int64 `json:"offset"`
+
+	// Text Whole lines, at most 256 KiB
+	Text string `json:"text"`
+}
+
+// ImageName Unique within its tenant
+type ImageName = string
+
+// ImageResizeSpec defines model for ImageResizeSpec.
+type ImageResizeSpec struct {
+	// SizeGb GiB; not less than the disk has
+	SizeGb int `json:"size_gb"`
+}
+
+// ImageState defines model for ImageState.
+type ImageState string
 
 // Invoice defines model for Invoice.
 type Invoice struct {
@@ -2521,6 +2835,9 @@ type DocumentName = string
 // DocumentTenant defines model for DocumentTenant.
 type DocumentTenant = string
 
+// ImageID defines model for ImageID.
+type ImageID = string
+
 // JobID defines model for JobID.
 type JobID = string
 
@@ -2774,6 +3091,42 @@ type GetSecurityGroupParams struct {
 type ObserveParams struct {
 	// Limit The most items of a page
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// ListImagesParams defines parameters for ListImages.
+type ListImagesParams struct {
+	// Offset How many to skip
+	Offset *int `form:"offset,omitempty" json:"offset,omitempty"`
+
+	// Limit The most items; more than 1000 is taken as 1000
+	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// State Only those in this state
+	State *ImageState `form:"state,omitempty" json:"state,omitempty"`
+
+	// Q Text in the name, the distribution or the tenant, whatever its case
+	Q *string `form:"q,omitempty" json:"q,omitempty"`
+
+	// Tenant The VM's tenant, for callers without one
+	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// ListISOImagesParams defines parameters for ListISOImages.
+type ListISOImagesParams struct {
+	// Offset How many to skip
+	Offset *int `form:"offset,omitempty" json:"offset,omitempty"`
+
+	// Limit The most items; more than 1000 is taken as 1000
+	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Tenant The VM's tenant, for callers without one
+	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// GetImageLogParams defines parameters for GetImageLog.
+type GetImageLogParams struct {
+	// Offset Where to begin, in bytes: 0, or the `next` of an earlier answer
+	Offset *int64 `form:"offset,omitempty" json:"offset,omitempty"`
 }
 
 // ListJobsParams defines parameters for ListJobs.
@@ -3117,6 +3470,18 @@ type PutSecurityGroupJSONRequestBody = SecurityGroupSpec
 
 // RefreshDNSJSONRequestBody defines body for RefreshDNS for application/json ContentType.
 type RefreshDNSJSONRequestBody = Nothing
+
+// BuildImageJSONRequestBody defines body for BuildImage for application/json ContentType.
+type BuildImageJSONRequestBody = ImageBuildSpec
+
+// DownloadImageJSONRequestBody defines body for DownloadImage for application/json ContentType.
+type DownloadImageJSONRequestBody = ImageDownloadSpec
+
+// ImportImageJSONRequestBody defines body for ImportImage for application/json ContentType.
+type ImportImageJSONRequestBody = ImageImportSpec
+
+// ResizeImageJSONRequestBody defines body for ResizeImage for application/json ContentType.
+type ResizeImageJSONRequestBody = ImageResizeSpec
 
 // CancelJobJSONRequestBody defines body for CancelJob for application/json ContentType.
 type CancelJobJSONRequestBody = Nothing

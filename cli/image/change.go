@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -104,6 +105,19 @@ func (s commands) lock() *cobra.Command {
 			return c.API.LockImage(ctx, c.Args[0], hypervisorapi.Nothing{})
 		},
 	)
+}
+
+func (s commands) resize() *cobra.Command {
+	return daemon.Operation(s.Session, verb.Verb{
+		Use: "resize IMAGE GIB", Short: "Make the disk of an image larger; VMs that were made of it keep theirs",
+		Example: "  mainstay image resize debian-12 10",
+	}, func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
+		gib, err := strconv.ParseInt(c.Args[1], 10, 32)
+		if err != nil || gib < 1 {
+			return nil, exit.Usagef("GIB must be a number from 1, not %q", c.Args[1])
+		}
+		return c.API.ResizeImage(ctx, c.Args[0], hypervisorapi.ImageResize{SizeBytes: gib << 30})
+	}, func(*daemon.Call, hypervisorapi.Operation) string { return "The disk of the image is larger." })
 }
 
 func (s commands) unlock() *cobra.Command {

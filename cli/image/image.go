@@ -36,7 +36,7 @@ whose hypervisor daemon answers at --server.
 ` + daemon.TokenHelp
 	s := commands{daemon.NewHostSession(env, cmd)}
 	cmd.AddCommand(
-		s.buildDemo(), s.create(), s.upload(), s.list(), s.show(), s.update(), s.clone(), s.export(),
+		s.buildDemo(), s.create(), s.upload(), s.list(), s.show(), s.update(), s.clone(), s.export(), s.resize(),
 		s.lock(), s.unlock(), s.delete(), s.clean(),
 		verb.Old("rename IMAGE NEW", s.rename()), verb.Old("read-only IMAGE on|off", s.readOnly()),
 	)

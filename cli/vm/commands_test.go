@@ -111,6 +111,7 @@ func commandLines(t *testing.T) map[string]string {
 		"image clone demo demo2":  "CloneImage",
 		"image rename demo demo2": "RenameImage",
 		"image export demo --force " + filepath.Join(out, "img"): "ExportImage",
+		"image resize demo 8":                              "ResizeImage GetOperation",
 		"image lock demo":                                  "LockImage",
 		"image unlock demo":                                "UnlockImage",
 		"image read-only demo on":                          "SetImageReadOnly",

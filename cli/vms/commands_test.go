@@ -118,8 +118,13 @@ const (
 	backupJob = `{"id":"j1","backup_id":"b1","vm_name":"web","operation":"restore","status":"running","progress":0,"created":` + at + `,"error":""}`
 	plan      = `{"id":"p1","name":"nightly","vm_tags":["prod"],"schedule_type":"daily","time":"02:00","timezone":"UTC","weekday":"sunday","day":1,` +
 		`"backup_type":"full","retention_days":0,"keep_last":0,"keep_daily":0,"keep_weekly":0,"keep_monthly":0,"enabled":true,"created":` + at + `,"last_result":""}`
-	user = `{"id":"u1","username":"alice","role":"user","tenant":"acme","source":"local","two_factor":false,"created":` + at + `}`
-	acme = `{"name":"acme","description":"","quota":{"vms":5},"used":{"vms":1,"cpus":1,"memory":512,"disk":2,"snapshots":0,"backup_bytes":0,"users":1},"created":` + at + `}`
+	picture = `{"id":"01a20b56-c1bc-741c-92d0-a6ddefd10973","name":"web","kind":"disk","distribution":"debian","version":"12","state":"completed",` +
+		`"image":"acme:web","output_path":null,"error":null,"started":` + at + `,"completed":` + at + `,"created":` + at + `,"size_bytes":1,` +
+		`"virtual_size_bytes":2147483648,"format":"qcow2","checksum":"","tenant":"acme","shared":false,"job_id":"j1","packages":[],` +
+		`"autologin":false,"agent":true,"cloud_init":false}`
+	pictures = `{"items":[` + picture + `],"total":1,"offset":0,"limit":200}`
+	user     = `{"id":"u1","username":"alice","role":"user","tenant":"acme","source":"local","two_factor":false,"created":` + at + `}`
+	acme     = `{"name":"acme","description":"","quota":{"vms":5},"used":{"vms":1,"cpus":1,"memory":512,"disk":2,"snapshots":0,"backup_bytes":0,"users":1},"created":` + at + `}`
 )
 
 const (
@@ -147,8 +152,11 @@ var examples = map[string]string{
 	"DisableTwoFactor": `{"status":"2fa_disabled"}`,
 	"ListUsers":        "[" + user + "]", "CreateUser": user, "UpdateUser": user,
 	"ListTenants": "[" + acme + "]", "GetTenant": acme, "PutTenant": acme,
-	"ListVMs":  `{"items":[` + one + `],"total":1,"offset":0,"limit":100}`,
-	"CreateVM": one, "GetVM": one, "UpdateVM": one, "CloneVM": one,
+	"ListImages": pictures, "ListISOImages": pictures, "GetImage": picture, "BuildImage": picture, "DownloadImage": picture,
+	"ImportImage": picture, "ResizeImage": picture, "GetImageLog": `{"text":"one\n","offset":0,"next":4,"complete":true}`,
+	"ListImageDownloads": `[{"distribution":"debian","version":"12","format":"qcow2","title":"Debian 12","url":"https://example.com/d"}]`,
+	"ListVMs":            `{"items":[` + one + `],"total":1,"offset":0,"limit":100}`,
+	"CreateVM":           one, "GetVM": one, "UpdateVM": one, "CloneVM": one,
 	"StartVM": `{"status":"starting","job_id":"j1"}`, "StopVM": `{"status":"stopped"}`, "RestartVM": `{"status":"restarted"}`,
 	"PauseVM": `{"status":"paused"}`, "ResumeVM": `{"status":"running"}`,
 	"GetVMMetrics":  `{"cpu_usage":1.5,"memory_usage":1,"disk_usage":1,"network_rx":1,"network_tx":1}`,
@@ -212,15 +220,27 @@ func commandLines(t *testing.T) map[string]string {
 		"resume web --tenant acme":    "ResumeVM",
 		"metrics web":                 "GetVMMetrics",
 		"events web --limit 5":        "ListVMEvents",
-		"exec web --tenant acme --env A=b --cwd / -- x -y":                   "Exec",
-		"cp " + file + " web:/tmp/":                                          "PutFile",
-		"cp web:/etc/motd -":                                                 "GetFile",
-		"snapshot create web before --full --description d":                  "CreateSnapshot",
-		"snapshot list web":                                                  "ListSnapshots",
-		"snapshot show web before":                                           "ListSnapshots GetSnapshot",
-		"snapshot tree web":                                                  "GetSnapshotTree",
-		"snapshot revert web before --yes":                                   "ListSnapshots RevertSnapshot",
-		"snapshot delete web before --yes":                                   "ListSnapshots DeleteSnapshot",
+		"exec web --tenant acme --env A=b --cwd / -- x -y":  "Exec",
+		"cp " + file + " web:/tmp/":                         "PutFile",
+		"cp web:/etc/motd -":                                "GetFile",
+		"snapshot create web before --full --description d": "CreateSnapshot",
+		"snapshot list web":                                 "ListSnapshots",
+		"snapshot show web before":                          "ListSnapshots GetSnapshot",
+		"snapshot tree web":                                 "GetSnapshotTree",
+		"snapshot revert web before --yes":                  "ListSnapshots RevertSnapshot",
+		"snapshot delete web before --yes":                  "ListSnapshots DeleteSnapshot",
+		"image build web --package nginx,git --release 12 --autologin --cloud-init --tenant acme": "BuildImage GetJob GetImage",
+		"image build web --distribution ubuntu --no-wait":                                         "BuildImage",
+		"image list --state completed --search w --all":                                           "ListImages",
+		"image iso":      "ListISOImages",
+		"image show web": "ListImages GetImage",
+		"image show 01a20b56-c1bc-741c-92d0-a6ddefd10973": "GetImage",
+		"image downloads": "ListImageDownloads",
+		"image download debian 12 --name web --format qcow2":                 "DownloadImage GetJob GetImage",
+		"image import web /srv/web.qcow2 --format raw":                       "ImportImage GetJob GetImage",
+		"image resize acme:web 10":                                           "ListImages ResizeImage",
+		"image delete web --yes":                                             "ListImages DeleteImage",
+		"image log web --follow":                                             "ListImages GetImageLog",
 		"backup create web --incremental --description d --retention-days 7": "CreateBackup GetJob GetBackup",
 		"backup create web --no-wait":                                        "CreateBackup",
 		"backup list --vm web":                                               "ListBackups",

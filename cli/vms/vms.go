@@ -6,6 +6,7 @@
 //	account.go    logging in; user.go, tenant.go, twofactor.go: who may do what
 //	list.go, create.go, life.go, snapshot.go: VMs
 //	guest.go      consoles, screens, programs and files, for package guest
+//	image.go      images that VMs are made of
 //	backup.go, policy.go: backups
 //	billing.go    prices, usage, invoices
 //	network.go    network policies, security groups, flows
@@ -77,7 +78,7 @@ runs on this machine, the command logs in as the admin whose password "mainstay 
 	cmd.AddCommand(
 		s.list(), s.show(), s.create(), s.set(), s.clone(), s.delete(),
 		s.start(), s.stop(), s.restart(), s.pause(), s.resume(),
-		s.metrics(), s.events(), s.snapshots(), s.backups(), s.network(), s.jobs(),
+		s.metrics(), s.events(), s.snapshots(), s.images(), s.backups(), s.network(), s.jobs(),
 		s.webhooks(), s.compliance(),
 		s.billing(),
 		s.whoami(), s.users(), s.tenants(), s.twoFactor(), s.audit(),

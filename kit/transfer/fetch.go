@@ -3,6 +3,7 @@ package transfer
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/sha512"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -34,7 +35,8 @@ const (
 type File struct {
 	URL    string
 	Path   string // the target path; its directory must exist
-	SHA256 string // in lower-case hex
+	SHA256 string // in lower-case hex; empty: SHA512 is known
+	SHA512 string // in lower-case hex
 	Size   int64  // as announced, in bytes; 0: unknown
 	// MaxSize is the maximum size in bytes.
 	MaxSize int64
@@ -196,7 +198,10 @@ func (f *File) finish() error {
 		return err
 	}
 	defer func() { _ = part.Close() }() // nothing was written
-	sum := sha256.New()
+	sum, name, want := sha256.New(), "SHA-256", f.SHA256
+	if want == "" {
+		sum, name, want = sha512.New(), "SHA-512", f.SHA512
+	}
 	n, err := io.Copy(sum, part)
 	if err != nil {
 		return err
@@ -204,8 +209,8 @@ func (f *File) finish() error {
 	if f.Size > 0 && n < f.Size {
 		return io.ErrUnexpectedEOF
 	}
-	if got := hex.EncodeToString(sum.Sum(nil)); got != f.SHA256 {
-		return Unfit{fmt.Sprintf("the file's SHA-256 is %s, not %s", got, f.SHA256)}
+	if got := hex.EncodeToString(sum.Sum(nil)); got != want {
+		return Unfit{fmt.Sprintf("the file's %s is %s, not %s", name, got, want)}
 	}
 	if err := os.Rename(f.Path+PartSuffix, f.Path); err != nil {
 		return err

@@ -203,6 +203,10 @@ func tourImages(tr *tour, dir string) {
 	tr.ok("LockImage", "/v1/images/catalog/renamed/lock", nil, 200)
 	tr.ok("UnlockImage", "/v1/images/catalog/renamed/unlock", nil, 200)
 	tr.ok("SetImageReadOnly", "/v1/images/catalog/renamed/read-only", object{"read_only": true}, 200)
+	tr.finished(tr.ok("ResizeImage", "/v1/images/catalog/disk/resize", object{"size_bytes": 4 << 20}, 202))
+	if i := contracttest.As[hypervisorapi.Image](tr.ok("GetImage", "/v1/images/catalog/disk", nil, 200)); i.VirtualSizeBytes != 4<<20 {
+		tr.Errorf("after a resize: %+v", i)
+	}
 	tr.ok("ExportImage", "/v1/images/catalog/disk/export", nil, 200)
 	tr.ok("RemoveImage", "/v1/images/catalog/disk", nil, 204)
 	tr.ok("CleanImages", "/v1/images/clean", nil, 200)

@@ -44,6 +44,16 @@ type Config struct {
 	BackupRegion     string `key:"backup-region" default:"us-east-1" help:"Region of the bucket."`
 	BackupCA         string `key:"backup-ca" help:"Certificate file of authorities that the bucket's service is verified with, instead of the host's."`
 
+	ImageFolder          string        `key:"image-folder" help:"Folder in which images are made, which all accounts can reach. Default: a folder of this service in /var/tmp."`
+	ImageBuilds          int           `key:"image-builds" default:"1" min:"1" max:"16" help:"How many images are built, downloaded or imported at once."`
+	ImageMaxGiB          int           `key:"image-max-gib" default:"20" min:"2" max:"2000" help:"The largest image, in GiB, by its disk and by its file."`
+	ImageMaxTime         time.Duration `key:"image-max-time" default:"2h" min:"1s" max:"48h" help:"How long it may take to make an image."`
+	ImagePackageMirrors  []string      `key:"image-package-mirrors" help:"Mirrors for packages of built images, as debian=URL; debian-security=URL is that of its corrections."`
+	ImageDownloadMirrors []string      `key:"image-download-mirrors" help:"Mirrors for downloaded images, as debian=URL; debian-iso=URL is that of its installers."`
+	ImageDownloadPrivate bool          `key:"image-download-private" default:"false" help:"Let downloads of images reach loopback, link-local and private addresses, for mirrors inside the network."`
+	ImageImportFolders   []string      `key:"image-import-folders" help:"Folders of this host from which admins may import images. Without one, nobody may."`
+	GuestAgent           string        `key:"guest-agent" help:"The guest agent's program, for built images. Default: mainstay-guest beside this program."`
+
 	AllowPrivateTargets bool `key:"allow-private-targets" default:"false" help:"Let webhooks reach loopback, link-local and private addresses."`
 
 	SecretKey         string `key:"secret-key" secret:"true" help:"Key that protects stored secrets and signs the audit log. Replicas must share it; without one it is made and kept in the data folder."`
@@ -79,6 +89,9 @@ func (c *Config) Validate() error {
 		return fault.InvalidField("admin-password", "must be given together with admin-username")
 	}
 	if _, err := dataplane.ParseHosts(c.HostAddresses); err != nil {
+		return err
+	}
+	if err := c.validateImages(); err != nil {
 		return err
 	}
 	if _, err := httpserve.ParseLogMode(c.AccessLog); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	vmapi "github.com/mainstay-infra/mainstay/api/vm"
 	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
+	"github.com/mainstay-infra/mainstay/service/vm"
 )
 
 var update = flag.Bool("update", false, "write testdata/access.tsv anew")
@@ -59,7 +61,8 @@ func (tr *tour) as(token, id, path string, body any, status int) answer {
 
 func TestEveryOperationIsExercisedRefusesStrangersAndIsAudited(t *testing.T) {
 	t.Parallel()
-	m := start(t, reachable)
+	imports := t.TempDir()
+	m := start(t, reachable, func(c *vm.Config) { c.ImageImportFolders = []string{imports} })
 	tr := &tour{m, map[string]int{"auth.login": 1}}
 	takeTour(tr)
 	viewer := m.user("vera", "viewer", "acme")
@@ -139,6 +142,7 @@ func takeTour(tr *tour) {
 	tr.settled("two", tr.admin)
 	tr.ok("StopVM", "/api/vms/web/stop", object{"grace_seconds": 1}, 200)
 
+	tourImages(tr)
 	tourBackups(tr)
 	takeNetworkTour(tr)
 	tourWebhooks(tr)
@@ -178,6 +182,24 @@ func tourGuests(tr *tour) {
 	tr.ok("PutFile", "/api/vms/web/agent/put-file", object{"path": "/f", "content": "Zg=="}, 200)
 	tr.ok("GetFile", "/api/vms/web/agent/get-file", object{"path": "/f"}, 200)
 	tr.daemon.Guest(nil)
+}
+
+func tourImages(tr *tour) {
+	tr.Helper()
+	path := filepath.Join(tr.config.ImageImportFolders[0], "disk.raw")
+	if err := os.WriteFile(path, make([]byte, 1<<20), 0o600); err != nil {
+		tr.Fatal(err)
+	}
+	made := tr.image(tr.ok("ImportImage", "/api/images/import", object{"name": "base", "path": path, "format": "raw"}, 201))
+	tr.ok("GetImage", "/api/images/"+made.Id.String(), nil, 200)
+	tr.ok("ListImages", "/api/images?state=completed&q=base", nil, 200)
+	tr.ok("ListISOImages", "/api/images/iso", nil, 200)
+	tr.ok("GetImageLog", "/api/images/"+made.Id.String()+"/log", nil, 200)
+	tr.ok("ResizeImage", "/api/images/"+made.Id.String()+"/resize", object{"size_gb": 2}, 200)
+	tr.ok("ListImageDownloads", "/api/images/downloads", nil, 200)
+	tr.image(tr.ok("BuildImage", "/api/images/build", object{"name": "leap", "distribution": "opensuse"}, 201))
+	tr.image(tr.ok("DownloadImage", "/api/images/download", object{"distribution": "debian", "version": "12"}, 201))
+	tr.ok("DeleteImage", "/api/images/"+made.Id.String(), nil, 204)
 }
 
 func tourBackups(tr *tour) {

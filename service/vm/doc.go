@@ -11,6 +11,7 @@
 //	compliance/  how VMs and guests are set up, checked against profiles
 //	dataplane/   network policies: what the daemon enforces, identities, flows
 //	life/        create, start, stop, pause, clone, delete
+//	image/       what VMs are made of: built, downloaded, imported
 //	snapshot/    snapshots and their tree
 //	backup/      backups, their policies, restores
 //	repository/  where backups are kept: encrypted, deduplicated, in a folder or a bucket

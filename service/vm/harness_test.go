@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http/httptest"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -72,6 +73,8 @@ func start(t *testing.T, change ...func(*vm.Config)) *manager {
 	m := &manager{T: t, daemon: drivertest.New(t), skew: new(atomic.Int64)}
 	cfg.Data, cfg.HypervisorURL, cfg.HypervisorToken = t.TempDir(), m.daemon.URL, drivertest.Token
 	cfg.AdminUsername, cfg.AdminPassword = adminName, adminPassword
+	cfg.ImageFolder = filepath.Join(t.TempDir(), "images")
+	cfg.ImageDownloadMirrors = []string{"debian=https://127.0.0.1:1"} // tests that download say from where
 	cfg.CompareInterval = 200 * time.Millisecond
 	for _, f := range change {
 		f(&cfg)

@@ -101,6 +101,9 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 		Store: s.store, Driver: s.driver, Jobs: s.jobs, Network: s.dataplane.Effective, Log: s.log, Now: s.now,
 	})
 	s.billing = billing.New(billing.Config{Store: s.store, Driver: s.driver, Log: s.log, Now: s.now})
+	if err := s.openImages(ctx); err != nil {
+		return err
+	}
 	s.watch = watch.New(s.store, s.driver, s.log)
 	s.api, err = httpapi.New(httpapi.Config{
 		Log: s.log, Registry: deps.Registry, Tracer: deps.Tracer, Console: deps.Console, Now: s.now,
@@ -113,6 +116,7 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 		Scanner:   s.scanner,
 		Billing:   s.billing,
 		Tickets:   sealers.tickets,
+		Images:    s.images,
 	})
 	return err
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/vm/driver"
 	"github.com/mainstay-infra/mainstay/service/vm/httpapi"
 	"github.com/mainstay-infra/mainstay/service/vm/identity"
+	"github.com/mainstay-infra/mainstay/service/vm/image"
 	"github.com/mainstay-infra/mainstay/service/vm/job"
 	"github.com/mainstay-infra/mainstay/service/vm/life"
 	"github.com/mainstay-infra/mainstay/service/vm/notify"
@@ -67,6 +68,7 @@ type Service struct {
 	notifier  *notify.Notifier
 	scanner   *compliance.Scanner
 	billing   *billing.Manager
+	images    *image.Manager
 	api       *httpapi.API
 	// renew seals stored secrets again with the current secret key.
 	renew func(ctx context.Context, tx *db.Tx, rotated bool) (unreadable int, err error)
@@ -135,6 +137,7 @@ func (s *Service) Run(ctx context.Context) error {
 		{Name: "free room in the backup repository", Interval: time.Hour, Run: s.backups.Prune},
 		{Name: "count usage", Interval: s.cfg.CompareInterval, Run: s.billing.Measure},
 		{Name: "forget usage", Interval: time.Hour, Run: s.billing.Expire},
+		{Name: "end images whose jobs were broken off", Interval: 15 * time.Second, Run: s.images.Sweep},
 		{Name: "forget jobs", Interval: time.Hour, Run: s.jobs.Expire},
 		{Name: "forget tickets", Interval: time.Hour, Run: s.store.ForgetTickets},
 		{Name: "forget deliveries of webhooks", Interval: time.Hour, Run: s.notifier.Expire},

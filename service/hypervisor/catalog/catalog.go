@@ -58,6 +58,12 @@ func Open(cfg Config) (*Catalog, error) {
 		},
 		Cancelled: func(_ context.Context, a Addition) error { return contents.Drop(a.Incoming) },
 	})
+	operation.Register(c.operate, record.OperationResize, operation.Kind[resizing]{
+		Run: func(ctx context.Context, a resizing, progress func(float64)) error {
+			return c.runResize(shell.As(ctx, a.Actor), a, progress)
+		},
+		Cancelled: func(_ context.Context, a resizing) error { return contents.Drop(a.Incoming) },
+	})
 	return c, nil
 }
 

@@ -4,6 +4,7 @@
 //
 //	catalog.go     the Catalog: resolves images, and cleans up unused contents
 //	addition.go    imports images, as operations
+//	resize.go      makes the disks of images larger, as operations
 //	signature.go   minisign signatures
 //	contents.go, rootfs.go   the Contents in their folders:
 //

@@ -186,3 +186,14 @@ func (a *API) ExportImage(
 func setLength(w http.ResponseWriter, n int64) {
 	w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
 }
+
+// ResizeImage starts making the disk of an image larger.
+func (a *API) ResizeImage(
+	ctx context.Context, req hypervisorapi.ResizeImageRequestObject,
+) (hypervisorapi.ResizeImageResponseObject, error) {
+	op, err := a.catalog.Resize(ctx, req.Name, req.Body.SizeBytes)
+	if err != nil {
+		return nil, err
+	}
+	return hypervisorapi.ResizeImage202JSONResponse(apiOperation(op)), nil
+}

@@ -74,8 +74,8 @@ func (s *Store) Images(ctx context.Context, f ImageFilter) (images []Image, orde
 	return images, order, err
 }
 
-// errReadOnly is the error for changes to a read-only image.
-func errReadOnly(name string) error {
+// ErrImageReadOnly returns the error for changes to a read-only image.
+func ErrImageReadOnly(name string) error {
 	return fault.New(fault.Conflict, "the image %s is read-only", name).WithCode("image_read_only")
 }
 
@@ -119,7 +119,7 @@ func (s *Store) SetLocked(ctx context.Context, name string, on bool) (Image, err
 func (s *Store) RenameImage(ctx context.Context, name, to string) (Image, error) {
 	return s.changeImage(ctx, name, "image.rename", func(ctx context.Context, tx *db.Tx, i *Image) error {
 		if i.ReadOnly {
-			return errReadOnly(name)
+			return ErrImageReadOnly(name)
 		}
 		if to == name {
 			return nil
@@ -150,7 +150,7 @@ func (s *Store) CloneImage(ctx context.Context, name, to string) (Image, error) 
 func (s *Store) RemoveImage(ctx context.Context, name string) error {
 	_, err := s.changeImage(ctx, name, "image.remove", func(ctx context.Context, tx *db.Tx, i *Image) error {
 		if i.ReadOnly {
-			return errReadOnly(name)
+			return ErrImageReadOnly(name)
 		}
 		_, err := tx.Exec(ctx, "DELETE FROM images WHERE name = ?", name)
 		return err
@@ -168,6 +168,23 @@ func (s *Store) AddImage(ctx context.Context, i *Image, replace bool) error {
 			}
 		}
 		return nameTaken(tx.Insert(ctx, "images", *i), i.Name)
+	})
+}
+
+// ReplaceContent gives an image, as it was read, another content, which has no signature.
+func (s *Store) ReplaceContent(ctx context.Context, was *Image, sum string, size, virtualSize int64) error {
+	return s.db.Update(ctx, func(tx *db.Tx) error {
+		i, err := imageIn(ctx, tx, was.Name)
+		if err != nil {
+			return err
+		}
+		if i.SHA256 != was.SHA256 || i.ReadOnly {
+			return fault.New(fault.Conflict, "the image %s was changed meanwhile", was.Name)
+		}
+		i.SHA256 = sum
+		_, err = tx.Exec(ctx, `UPDATE images SET sha256 = ?, size = ?, virtual_size = ?, signature_valid = NULL,
+			signed_at = NULL, search = ? WHERE name = ?`, sum, size, virtualSize, i.searchText(), i.Name)
+		return err
 	})
 }
 

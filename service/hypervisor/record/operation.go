@@ -25,6 +25,7 @@ func NewOperation(kind, tenant string) Operation {
 // Kinds of operations.
 const (
 	OperationImage   = "image.add"
+	OperationResize  = "image.resize"
 	OperationBackup  = "backup"
 	OperationRestore = "restore"
 	OperationClone   = "clone"

@@ -84,8 +84,9 @@ func (d *Driver) spec(r *record.VM, init record.CloudInit) hypervisorapi.VMSpec 
 		spec.DiskGib = &r.Disk
 	}
 	if init.UserData != "" || init.Hostname != "" || len(init.SSHAuthorizedKeys) > 0 {
-		spec.CloudInit = &hypervisorapi.CloudInit{
-			UserData: &init.UserData, Hostname: &init.Hostname, SshAuthorizedKeys: &init.SSHAuthorizedKeys,
+		spec.CloudInit = &hypervisorapi.CloudInit{UserData: some(init.UserData), Hostname: some(init.Hostname)}
+		if len(init.SSHAuthorizedKeys) > 0 { // null is not a list
+			spec.CloudInit.SshAuthorizedKeys = &init.SSHAuthorizedKeys
 		}
 	}
 	return spec

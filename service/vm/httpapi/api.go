@@ -23,6 +23,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/vm/dataplane"
 	"github.com/mainstay-infra/mainstay/service/vm/driver"
 	"github.com/mainstay-infra/mainstay/service/vm/identity"
+	"github.com/mainstay-infra/mainstay/service/vm/image"
 	"github.com/mainstay-infra/mainstay/service/vm/job"
 	"github.com/mainstay-infra/mainstay/service/vm/life"
 	"github.com/mainstay-infra/mainstay/service/vm/notify"
@@ -56,6 +57,7 @@ type Config struct {
 	Billing   *billing.Manager
 	// Tickets seals the tokens that tickets stand for.
 	Tickets *auth.Sealer
+	Images    *image.Manager
 }
 
 // API serves the contract's operations.
@@ -73,6 +75,7 @@ type API struct {
 	notifier  *notify.Notifier
 	scanner   *compliance.Scanner
 	billing   *billing.Manager
+	images    *image.Manager
 }
 
 var _ vmapi.Server = (*API)(nil)
@@ -91,7 +94,7 @@ func New(cfg Config) (*API, error) {
 		cfg: cfg, store: cfg.Store, jobs: cfg.Jobs, driver: cfg.Driver, life: cfg.Life,
 		snapshots: cfg.Snapshots, backups: cfg.Backups,
 		identity: cfg.Identity, dataplane: cfg.Dataplane, notifier: cfg.Notifier, scanner: cfg.Scanner,
-		billing: cfg.Billing,
+		billing: cfg.Billing, images: cfg.Images,
 	}
 	c, err := Contract()
 	if err != nil {

@@ -68,6 +68,11 @@ func (a *API) CreateVM(ctx context.Context, req vmapi.CreateVMRequestObject) (vm
 	if err != nil {
 		return nil, err
 	}
+	if !strings.Contains(r.Spec.V.Image, "/") {
+		if r.Spec.V.Image, err = a.store.ResolveImage(ctx, r.Tenant, r.Spec.V.Image); err != nil {
+			return nil, err
+		}
+	}
 	var init record.CloudInit
 	if c := req.Body.CloudInit; c != nil {
 		init = record.CloudInit{

@@ -123,7 +123,7 @@ func (s *Store) PutTenant(ctx context.Context, t Tenant) (out Tenant, err error)
 	return out, err
 }
 
-// DeleteTenant removes a tenant that has no VMs and no backups, which would be those of the next tenant
+// DeleteTenant removes a tenant that has no VMs, no images and no backups, which would be those of the next tenant
 // with this name. users is called in the transaction, and fails if
 // the tenant has users.
 func (s *Store) DeleteTenant(ctx context.Context, name string, users func(tx *db.Tx) error) error {
@@ -142,6 +142,9 @@ func (s *Store) DeleteTenant(ctx context.Context, name string, users func(tx *db
 		}
 		if backups > 0 {
 			return fault.New(fault.Conflict, "tenant %s has %d backups; delete them first", name, backups)
+		}
+		if err := tenantHasNoImages(ctx, tx, name); err != nil {
+			return err
 		}
 		if err := users(tx); err != nil {
 			return err

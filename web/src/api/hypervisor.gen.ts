@@ -506,6 +506,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/images/catalog/{name}/resize": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description An image's name */
+                name: components["parameters"]["ImageName"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Make the disk of an image larger; VMs that were made of it keep theirs */
+        post: operations["ResizeImage"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/images/catalog/{name}/unlock": {
         parameters: {
             query?: never;
@@ -1832,6 +1852,13 @@ export interface components {
             /** Format: int64 */
             virtual_size_bytes: number;
         };
+        ImageResize: {
+            /**
+             * Format: int64
+             * @description What the disk shall have: a multiple of 512, and not less than it has
+             */
+            size_bytes: number;
+        };
         /** @description `path` of a disk image, or of a folder with the root file system of sandboxes; or `kernel`, and `initrd`, of a guest that boots without a disk */
         ImageSpec: {
             initrd?: string;
@@ -1945,7 +1972,7 @@ export interface components {
             id: string;
             /** @description Name of the image that is added */
             image?: string;
-            /** @description backup, restore, clone, image.add */
+            /** @description backup, restore, clone, image.add, image.resize */
             kind: string;
             progress: number;
             /** @enum {string} */
@@ -3366,6 +3393,41 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooMany"];
+        };
+    };
+    ResizeImage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description An image's name */
+                name: components["parameters"]["ImageName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ImageResize"];
+            };
+        };
+        responses: {
+            /** @description It is under way */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Operation"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
         };
     };
     UnlockImage: {

@@ -68,6 +68,7 @@ func Examples() map[string]string {
 		"RestoreBackup":      operation,
 		"AddImage":           operation,
 		"UploadImage":        operation,
+		"ResizeImage":        operation,
 		"BuildDemoImage":     operation,
 		"ListBackups":        list(backup),
 		"GetBackup":          backup,

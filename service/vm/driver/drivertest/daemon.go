@@ -32,16 +32,17 @@ type Call struct{ Operation, Path, Tenant, Actor string }
 type Daemon struct {
 	URL string
 
-	t     testing.TB
-	mu    sync.Mutex
-	vms   map[string]*hypervisorapi.VM
-	snaps map[string][]hypervisorapi.Snapshot // by VM
-	ops   map[string]hypervisorapi.Operation
-	calls []Call
-	fault func(c Call) *Fault
-	gates map[string]chan struct{} // operations that wait, by id
-	feed  chan struct{}            // closed when something has happened, and replaced
-	told  []hypervisorapi.VMEvent
+	t      testing.TB
+	mu     sync.Mutex
+	vms    map[string]*hypervisorapi.VM
+	snaps  map[string][]hypervisorapi.Snapshot // by VM
+	ops    map[string]hypervisorapi.Operation
+	images map[string]catalogImage
+	calls  []Call
+	fault  func(c Call) *Fault
+	gates  map[string]chan struct{} // operations that wait, by id
+	feed   chan struct{}            // closed when something has happened, and replaced
+	told   []hypervisorapi.VMEvent
 
 	disks     map[string]*disk // by VM
 	transfers map[string]*transfer
@@ -80,6 +81,7 @@ func New(t testing.TB) *Daemon {
 		ops: map[string]hypervisorapi.Operation{}, gates: map[string]chan struct{}{}, feed: make(chan struct{}),
 		disks: map[string]*disk{}, transfers: map[string]*transfer{},
 		policies: map[string]*policyState{}, metered: map[string]*metered{}, files: map[string][]byte{},
+		images: map[string]catalogImage{},
 	}
 	served := map[string]func(r *http.Request, tenant string) (int, any){
 		"GetHost": d.host, "ListVMs": d.list, "CreateVM": d.create, "GetVM": d.get, "DeleteVM": d.delete,
@@ -95,7 +97,9 @@ func New(t testing.TB) *Daemon {
 		"ListTransferRanges": d.onTransfer(d.rangesOf), "ReadTransfer": d.onTransfer(d.readData),
 		"WriteTransfer": d.onTransfer(d.writeData), "FinishTransfer": d.onTransfer(d.finishTransfer),
 		"GetNetworkPolicy": d.getPolicy, "PutNetworkPolicy": d.putPolicy, "DeleteNetworkPolicy": d.deletePolicy,
-		"ListFlows": d.listFlows, "Exec": d.exec,
+		"GetImage": d.getImage, "UploadImage": d.uploadImage, "RemoveImage": d.removeImage, "CleanImages": d.cleanImages,
+		"ResizeImage": d.resizeImage,
+		"ListFlows":   d.listFlows, "Exec": d.exec,
 	}
 	mux := http.NewServeMux()
 	for _, op := range c.Operations() {
