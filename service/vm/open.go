@@ -71,6 +71,10 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 	if err != nil {
 		return err
 	}
+	workspace, err := session.OpenWorkspace(deps.Workspace, s.cfg.Workspace)
+	if err != nil {
+		return err
+	}
 	s.store = record.New(s.db, s.audit, s.now)
 	s.notifier = notify.New(notify.Config{
 		DB: s.db, Store: s.store, Sealer: sealers.webhooks, AllowPrivate: s.cfg.AllowPrivateTargets, Log: s.log, Now: s.now,
@@ -112,6 +116,7 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 		Notifier:  s.notifier,
 		Scanner:   s.scanner,
 		Billing:   s.billing,
+		Cookies:   sealers.cookies, Ended: session.InDatabase(s.db, s.now), Workspace: workspace,
 	})
 	return err
 }
@@ -121,6 +126,7 @@ type sealers struct {
 	settings *auth.Sealer // VMs' settings for cloud-init
 	factors  *auth.Sealer // second factors
 	webhooks *auth.Sealer // webhooks' secrets
+	cookies  *auth.Sealer // sessions of the console
 	tokens   []byte       // signs tokens
 }
 
@@ -128,6 +134,7 @@ type sealers struct {
 const (
 	purposeSettings = "vm cloud-init settings"
 	purposeWebhooks = "vm webhook secrets"
+	purposeCookies  = "vm console sessions"
 	purposeAudit    = "vm audit head"
 	purposeTokens   = "vm tokens"
 )
@@ -149,6 +156,9 @@ func (s *Service) openKeys(ctx context.Context, deps Deps) (out sealers, err err
 		return out, err
 	}
 	if out.webhooks, err = auth.NewSealer(s.keys.Current, purposeWebhooks, s.keys.Accepted...); err != nil {
+		return out, err
+	}
+	if out.cookies, err = auth.NewSealer(s.keys.Current, purposeCookies, s.keys.Accepted...); err != nil {
 		return out, err
 	}
 	if out.tokens = []byte(s.cfg.JWTSecret); len(out.tokens) == 0 {

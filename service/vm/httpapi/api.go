@@ -11,9 +11,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	vmapi "github.com/mainstay-infra/mainstay/api/vm"
+	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/problem"
+	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/vm/backup"
 	"github.com/mainstay-infra/mainstay/service/vm/billing"
@@ -39,6 +41,11 @@ type Config struct {
 	AccessLog   string
 	MaxInFlight int
 	Ending      context.Context // done when the service ends
+	// Cookies seals the sessions of the console, and Ended knows those that were signed out.
+	Cookies *auth.Sealer
+	Ended   session.Ended
+	// Workspace knows the other services of the installation. Nil: there are none.
+	Workspace session.Workspace
 	// Ping returns the database's name, or an error if it does not answer.
 	Ping func(ctx context.Context) (string, error)
 
@@ -110,6 +117,8 @@ func New(cfg Config) (*API, error) {
 			{Name: "hypervisor", Run: cfg.Driver.Ready},
 		},
 		Identify: a.identify,
+		Sessions: a.sessions(),
+		Who:      who,
 		Still:    a.still,
 		Admit:    a.authorize,
 		Rates:    map[string]shell.Rate{shell.RateLogin: {PerSecond: 20, Burst: 500}},
