@@ -18,7 +18,7 @@ import { DateTime } from '../../ui/time';
 import { toast } from '../../ui/toast';
 import { api, schemas, useMay, type Image, type ImageSpec } from '../api';
 import { download } from '../download';
-import { bytes } from '../format';
+import { bytes } from '../../ui/size';
 import { Signature, signatureText } from '../states';
 import { Upload } from './upload';
 

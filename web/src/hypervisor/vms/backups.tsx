@@ -12,7 +12,7 @@ import { DateTime } from '../../ui/time';
 import { toast } from '../../ui/toast';
 import { api, schemas, type Backup, type VM } from '../api';
 import { download } from '../download';
-import { bytes } from '../format';
+import { bytes } from '../../ui/size';
 import { atRest } from '../states';
 
 const columns: readonly Column<Backup>[] = [
