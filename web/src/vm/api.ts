@@ -25,6 +25,7 @@ export type Job = Schemas['Job'];
 export type Me = Schemas['Me'];
 export type Metrics = Schemas['Metrics'];
 export type NetworkPolicy = Schemas['NetworkPolicy'];
+export type Observed = Schemas['Observed'];
 export type PolicyState = Schemas['PolicyState'];
 export type Pricing = Schemas['Pricing'];
 export type PricingSpec = Schemas['PricingSpec'];

@@ -14,9 +14,12 @@ import { Account } from './account';
 import { api, callerOf, session, useMay } from './api';
 import { Audit } from './audit';
 import { Backups } from './backups/page';
+import { Billing } from './billing';
+import { Compliance } from './compliance';
 import { find } from './find';
 import { Jobs } from './jobs';
 import { LiveProvider, useLive } from './live';
+import { Network } from './network/page';
 import { Overview } from './overview';
 import { underWay } from './states';
 import { Tenants } from './tenants';
@@ -24,6 +27,7 @@ import { Users } from './users';
 import { CreateVM } from './vms/create';
 import { VMDetail } from './vms/detail';
 import { VMs } from './vms/list';
+import { Webhooks } from './webhooks';
 
 const service = 'VM management';
 
@@ -64,6 +68,8 @@ const places: readonly { label: string; items: readonly Place[] }[] = [
     items: [
       { label: 'VMs', href: '/vms', icon: 'node', key: 'v', operation: 'ListVMs', page: <VMs /> },
       { label: 'Backups', href: '/backups', icon: 'deployment', key: 'b', operation: 'ListBackups', page: <Backups /> },
+      { label: 'Network', href: '/network', icon: 'route', key: 'n', operation: 'GetDataplaneHealth', page: <Network /> },
+      { label: 'Compliance', href: '/compliance', icon: 'policy', key: 'c', operation: 'ListComplianceResults', page: <Compliance /> },
       { label: 'Jobs', href: '/jobs', icon: 'activity', key: 'j', operation: 'ListJobs', page: <Jobs /> },
     ],
   },
@@ -72,6 +78,8 @@ const places: readonly { label: string; items: readonly Place[] }[] = [
     items: [
       { label: 'Tenants', href: '/tenants', icon: 'org', key: 't', operation: 'ListTenants', page: <Tenants /> },
       { label: 'Users', href: '/users', icon: 'device', key: 's', operation: 'ListUsers', page: <Users /> },
+      { label: 'Billing', href: '/billing', icon: 'balance', key: 'i', operation: 'ListUsage', page: <Billing /> },
+      { label: 'Webhooks', href: '/webhooks', icon: 'event', key: 'w', operation: 'ListWebhooks', page: <Webhooks /> },
       { label: 'Audit log', href: '/audit', icon: 'audit', key: 'a', operation: 'ListAudit', page: <Audit /> },
       { label: 'My account', href: '/account', icon: 'key', key: 'm', operation: 'GetMe', page: <Account /> },
     ],

@@ -97,7 +97,7 @@ export function RestoreBackup({ backup, onClose, onBegun }: { backup: Backup; on
         const job = await (
           where === 'new'
             ? api.POST('/api/backups/restore', { body: { backup_id, target_vm_name: target_vm_name ?? '', restore_config: true, restore_disks: true, restore_state: false } })
-            : api.POST('/api/backups/restore', { body: { backup_id, target_vm_name: null, restore_config: restore_config ?? true, restore_disks: true, restore_state: false } })
+            : api.POST('/api/backups/restore', { body: { backup_id, target_vm_name: null, restore_config, restore_disks: true, restore_state: false } })
         );
         toast(`The restore of ${job.data?.vm_name ?? backup.vm_name} is under way.`, 'info');
         onClose();

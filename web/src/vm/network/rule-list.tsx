@@ -170,7 +170,8 @@ export function RuleList({
           values={valuesOf(open.rule, direction)}
           action={open.rule ? 'Save the rule' : 'Add the rule'}
           onClose={() => setOpen(undefined)}
-          onSubmit={async ({ peer: _, ...input }) => {
+          onSubmit={async (given) => {
+            const { peer: _peer, ...input } = given;
             const changed: VMRule = input;
             if (direction) delete changed.direction;
             try {

@@ -46,7 +46,7 @@ const fields = (images: readonly string[], tenants: readonly string[] | undefine
   { name: 'name', label: 'Name', hint: 'Unique among the VMs of its tenant' },
   { name: 'image', label: 'Image', suggestions: images, ...(images[0] && { placeholder: images[0] }), hint: 'Its name in the catalog. Those that VMs have now are suggested.' },
   { name: 'size', label: 'Size', options: Object.entries(sizes).map(([value, s]) => ({ value, label: s.label })) },
-  { name: 'disk', label: 'Disk in GiB', hint: 'The size of the image when empty' },
+  { name: 'disk', label: 'Disk in GiB', hint: 'At least what the image has. Takes room only as it is filled. Empty: what the image has, which may be none' },
   { name: 'cpus', label: 'Processors', when: custom },
   { name: 'memory', label: 'Memory in MiB', hint: '', when: custom },
   {
@@ -98,7 +98,8 @@ const fields = (images: readonly string[], tenants: readonly string[] | undefine
 ];
 
 /** The VM itself, and what happens once it is recorded. */
-function split({ size: _, start, guard, ports, ...spec }: Wizard): { spec: VMSpec; plan: Plan } {
+function split(given: Wizard): { spec: VMSpec; plan: Plan } {
+  const { size: _size, start, guard, ports, ...spec } = given;
   const policy: VMPolicySpec | undefined = guard === 'deny' && spec.network?.mode === 'bridge' ? denyIn(ports ?? '') : undefined;
   return { spec, plan: { policy, start: start ?? false } };
 }
@@ -137,6 +138,7 @@ export function CreateVM() {
             two
             schema={schema}
             fields={fields(images, seesAll ? tenants.data?.map((t) => t.name) : undefined, mayGuard)}
+            values={{ disk: 10 }}
             prepare={(w) => ({ ...w, ...sizeOf(w) })}
             preview={(w) => <Left tenants={tenants.data ?? []} name={seesAll ? (w.tenant ?? '') : own} wanted={{ ...w, ...sizeOf(w) }} />}
             action="Create the VM"

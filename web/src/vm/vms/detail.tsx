@@ -135,7 +135,7 @@ function Summary({ vm }: { vm: VM }) {
               ['Image', <code key="i">{vm.image}</code>],
               ['Disk', vm.disk ? `${vm.disk} GiB` : <span key="d" className="muted">not known yet: the image decides</span>],
               ['Backend', vm.backend],
-              ['Network', `${networks[vm.network.mode ?? 'user']}${vm.network.bridge ? ` (${vm.network.bridge})` : ''}`],
+              ['Network', `${networks[vm.network.mode]}${vm.network.bridge ? ` (${vm.network.bridge})` : ''}`],
               vm.mac !== '' && ['MAC', <code key="m">{vm.mac}</code>],
               ['Addresses', vm.ips.length ? vm.ips.map((ip) => <Copyable key={ip} text={ip} />) : <span key="a" className="muted">none known</span>],
               ['Agent', <Agent key="g" vm={vm} />],
