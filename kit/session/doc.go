@@ -28,7 +28,8 @@
 //     not do.
 //   - A request that carries an Authorization header uses only that.
 //   - A signed-out session stays signed out, on every replica that shares the table.
-//   - A session lasts at most Life, and no longer than its credentials. Requests that last, such as streams, end with it.
+//   - A session lasts at most Life, and no longer than its credentials. Requests that last, such as
+//     streams, end with it.
 //   - A ticket opens one session of one service, once, and that ends no later than the session that
 //     the ticket comes from.
 //   - A request never decides which address the service itself contacts.

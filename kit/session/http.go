@@ -136,11 +136,11 @@ func (m *Manager) show(w http.ResponseWriter, r *http.Request, identify Identify
 
 // step is the answer to a sign-in that takes another step.
 type step struct {
-	Needs string `json:"needs"` // needsCode
+	Needs string `json:"needs"` // secondStep
 }
 
-// needsCode asks for the same username and password with the code of a second factor.
-const needsCode = "code"
+// secondStep asks for the same username and password with the code of a second factor.
+const secondStep = "code"
 
 func (m *Manager) signIn(w http.ResponseWriter, r *http.Request, identify Identify) error {
 	fields := []string{"username", "password", "token", "ticket"}
@@ -168,7 +168,7 @@ func (m *Manager) signInWith(
 	c, how, err := m.exchange(r.Context(), given)
 	switch {
 	case err != nil && how == "password" && m.cfg.SecondFactor && fault.From(err).PublicCode() == CodeRequired:
-		return answer(w, step{needsCode})
+		return answer(w, step{secondStep})
 	case err != nil:
 		return err
 	}

@@ -116,7 +116,7 @@ export function CreateVM() {
   const mayGuard = useMay()('SetVMPolicy');
   const queries = useQueryClient();
   const [made, setMade] = useState<{ vm: VM; plan: Plan }>();
-  const known = useQuery({ queryKey: ['vms', 'images'], queryFn: ({ signal }) => body(api.GET('/api/vms', { params: { query: { limit: pageLimit } }, signal })), staleTime: 60_000 });
+  const known = useQuery({ queryKey: ['vms', 'images'], queryFn: ({ signal }) => body(api.GET('/api/vms', { params: { query: { limit: 200 } }, signal })), staleTime: 60_000 });
   const images = [...new Set(known.data?.items.map((v) => v.image).filter((i) => !i.includes('/')))].sort();
   const tenants = useQuery({ queryKey: ['tenants', 'all'], queryFn: ({ signal }) => body(api.GET('/api/tenants', { params: { query: { limit: pageLimit } }, signal })) });
   const above = [{ title: 'VMs', href: '/vms' }];
