@@ -107,7 +107,22 @@ test('a newcomer makes a VM, snapshots it, backs it up and restores it, and clos
   const below = (await m.call<{ mode: string; attached: boolean; revision: number }>('GET', '/api/vms/web/dataplane/status'));
   expect(below).toMatchObject({ mode: 'enforced', attached: true });
 
+  // What is set up badly, and what to do.
+  await page.goto(`${m.url}/compliance`);
+  await page.getByRole('button', { name: 'Scan a VM' }).click();
+  const scan = await dialog(page, 'vm-scan', 'Scan a VM');
+  await scan.getByLabel('VM', { exact: true }).fill('web');
+  await scan.getByRole('button', { name: 'Begin the scan' }).click();
+  const scanned = page.getByRole('row').filter({ hasText: 'completed' });
+  await expect(scanned).toHaveCount(1, { timeout: booting });
+  await scanned.getByRole('button', { name: 'Actions for web' }).click();
+  await page.getByRole('menuitem', { name: 'Results' }).click();
+  const results = await dialog(page, 'vm-results', 'Scan of web: level-1');
+  await expect(results.getByRole('columnheader', { name: 'What to do' })).toBeVisible();
+  await results.getByRole('button', { name: 'Close' }).click();
+
   // Stopped and deleted, by its name.
+  await page.goto(`${m.url}/vms/web?tenant=-`);
   await choose(page, 'Actions for web', 'Stop…');
   const stop = await dialog(page, 'vm-stop', 'Stop web');
   await stop.getByLabel('Switch it off at once').check();

@@ -15,7 +15,7 @@ import { Status, type Tone } from '../ui/status';
 import { Choice, Table, type Column } from '../ui/table';
 import { DateTime } from '../ui/time';
 import { toast } from '../ui/toast';
-import { Allowed, api, schemas, type ComplianceCheck, type ComplianceResult } from './api';
+import { Allowed, api, schemas, useSeesAll, type ComplianceCheck, type ComplianceResult } from './api';
 
 const tones: Record<ComplianceResult['status'], Tone> = { running: 'info', completed: 'ok', failed: 'bad' };
 const checkTones: Record<ComplianceCheck['status'], Tone> = { passed: 'ok', failed: 'bad', skipped: 'idle' };
@@ -35,12 +35,14 @@ const columns: readonly Column<ComplianceResult>[] = [
 interface Scan {
   vm_name: string;
   profile_id: 'level-1' | 'level-2';
+  tenant?: string;
 }
 
-const schema: Schema = { ...schemas.StartComplianceScan, required: ['vm_name', 'profile_id'], properties: { vm_name: { type: 'string', minLength: 1, maxLength: 63 }, ...schemas.StartComplianceScan.properties } };
+const schema: Schema = { ...schemas.StartComplianceScan, required: ['vm_name', 'profile_id'], properties: { vm_name: { type: 'string', minLength: 1, maxLength: 63 }, tenant: { type: 'string', maxLength: 63 }, ...schemas.StartComplianceScan.properties } };
 
 export function Compliance() {
   const queries = useQueryClient();
+  const seesAll = useSeesAll();
   const [vm, setVM] = useParam('vm', '');
   const wanted = useDeferredValue(vm.trim());
   const [scanning, setScanning] = useState(false);
@@ -75,14 +77,15 @@ export function Compliance() {
           schema={schema}
           fields={[
             { name: 'vm_name', label: 'VM', suggestions: running, hint: 'One that runs' },
+            ...(seesAll ? [{ name: 'tenant', label: 'Its tenant', hint: 'Where several tenants have a VM of this name' }] : []),
             { name: 'profile_id', label: 'Profile', options: profiles.map((p) => ({ value: p.id, label: `${p.name}: ${p.check_count} checks` })) },
           ]}
           values={{ profile_id: 'level-1', vm_name: wanted }}
           preview={(input) => <p className="muted small">{profiles.find((p) => p.id === input.profile_id)?.description}</p>}
           action="Begin the scan"
           onClose={() => setScanning(false)}
-          onSubmit={async ({ vm_name, profile_id }) => {
-            await api.POST('/api/compliance/scan/{vm_name}', { params: { path: { vm_name } }, body: { profile_id } });
+          onSubmit={async ({ vm_name, profile_id, tenant }) => {
+            await api.POST('/api/compliance/scan/{vm_name}', { params: { path: { vm_name }, query: tenant ? { tenant } : {} }, body: { profile_id } });
             toast(`${vm_name} is being checked.`, 'info');
             setScanning(false);
             await queries.invalidateQueries({ queryKey: ['compliance'] });

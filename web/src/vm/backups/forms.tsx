@@ -6,7 +6,7 @@ import type { Schema } from '../../ui/schema';
 import { bytes } from '../../ui/size';
 import { DateTime } from '../../ui/time';
 import { toast } from '../../ui/toast';
-import { api, schemas, type Backup, type BackupSpec, type RestoreSpec } from '../api';
+import { api, schemas, useSeesAll, type Backup, type BackupSpec, type RestoreSpec } from '../api';
 
 /** Refreshes what a change of backups touches. */
 export function useRefresh(): () => Promise<unknown> {
@@ -17,12 +17,13 @@ export function useRefresh(): () => Promise<unknown> {
 /** Makes a backup of the VM, or asks of which one. */
 export function MakeBackup({ vm, names = [], onClose }: { vm?: { name: string; tenant?: string | undefined }; names?: readonly string[]; onClose: () => void }) {
   const refresh = useRefresh();
+  const seesAll = useSeesAll();
   return (
-    <FormDialog<BackupSpec>
+    <FormDialog<BackupSpec & { tenant?: string }>
       title={vm ? `Back up ${vm.name}` : 'Create a backup'}
-      schema={schemas.CreateBackup}
+      schema={{ ...schemas.CreateBackup, properties: { ...schemas.CreateBackup.properties, tenant: { type: 'string', maxLength: 63 } } }}
       fields={[
-        ...(vm ? [] : [{ name: 'vm_name', label: 'VM', suggestions: names }]),
+        ...(vm ? [] : [{ name: 'vm_name', label: 'VM', suggestions: names }, ...(seesAll ? [{ name: 'tenant', label: 'Its tenant', hint: 'Where several tenants have a VM of this name' }] : [])]),
         {
           name: 'backup_type',
           label: 'Reads',
@@ -39,8 +40,8 @@ export function MakeBackup({ vm, names = [], onClose }: { vm?: { name: string; t
       prepare={(input) => (vm ? { ...input, vm_name: vm.name } : input)}
       action="Create the backup"
       onClose={onClose}
-      onSubmit={async (input) => {
-        await api.POST('/api/backups', { params: { query: vm ? { tenant: vm.tenant ?? '' } : {} }, body: input });
+      onSubmit={async ({ tenant, ...input }) => {
+        await api.POST('/api/backups', { params: { query: vm ? { tenant: vm.tenant ?? '' } : tenant ? { tenant } : {} }, body: input });
         toast(`The backup of ${input.vm_name} is under way.`, 'info');
         onClose();
         await refresh();

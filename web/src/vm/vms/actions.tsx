@@ -12,6 +12,7 @@ import { toast } from '../../ui/toast';
 import { api, schemas, useMay, type CloneSpec, type StopOptions, type VM, type VMChange } from '../api';
 import { at, vmPath } from '../links';
 import { atRest, may, type Verb } from '../states';
+import { changedOf } from './changed';
 
 interface Open {
   what: 'stop' | 'clone' | 'change';
@@ -189,7 +190,9 @@ function Asked({ open: { what, vm }, onClose, tell, refresh }: { open: Open; onC
       action="Save"
       onClose={onClose}
       onSubmit={async (input) => {
-        const changed = await body(api.PATCH('/api/vms/{name}', { ...at(vm), body: input }));
+        const change = changedOf(vm, input);
+        if (Object.keys(change).length === 0) throw new Error('Nothing is different from before.');
+        const changed = await body(api.PATCH('/api/vms/{name}', { ...at(vm), body: change }));
         toast(`${changed.name} is changed${changed.pending.length ? `; ${changed.pending.join(' and ')} with its next start` : ''}.`);
         onClose();
         if (changed.name !== vm.name && location.pathname.startsWith('/vms/')) navigate(vmPath(changed), { replace: true });

@@ -59,7 +59,7 @@ const fields = (images: readonly string[], tenants: readonly string[] | undefine
       { value: 'none', label: 'None' },
     ],
   },
-  ...(tenants ? [{ name: 'tenant', label: 'Tenant', options: [{ value: '', label: 'none' }, ...tenants.map((t) => ({ value: t, label: t }))] }] : []),
+  ...(tenants ? [{ name: 'tenant', label: 'Tenant', hint: 'Whose it is, for ever', options: [{ value: '', label: 'none' }, ...tenants.map((t) => ({ value: t, label: t }))] }] : []),
   ...(mayGuard
     ? ([
         {
