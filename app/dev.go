@@ -41,7 +41,7 @@ type devPart struct {
 	signIn string // what people sign in with
 	// tokens are the tokens with which the console of another service may sign in people of a role
 	// (package session).
-	tokens map[string]string
+	tokens map[string]session.Issue
 	// module returns the module to run. started is called with its URL and its engine.
 	module func(started func(url, engine string)) Module
 }

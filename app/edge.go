@@ -177,8 +177,8 @@ func devEdge(mode devMode) (devPart, error) {
 	}
 	return devPart{
 		signIn: fmt.Sprintf("user %s, or a token, from %s", cfg.AdminUsername, mode.credentialsFile),
-		tokens: map[string]string{
-			session.RoleAdmin: cfg.AdminToken, session.RoleViewer: cfg.ViewerToken,
+		tokens: map[string]session.Issue{
+			session.RoleAdmin: session.Fixed(cfg.AdminToken), session.RoleViewer: session.Fixed(cfg.ViewerToken),
 		},
 		module: func(started func(url, engine string)) Module {
 			return edgeModule(cfg, mode.log, reloading{}, mode.ring, started)

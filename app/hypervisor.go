@@ -117,7 +117,7 @@ func devHypervisor(mode devMode) (devPart, error) {
 	}
 	return devPart{
 		signIn: "the token from " + mode.credentialsFile,
-		tokens: map[string]string{session.RoleAdmin: cfg.Token},
+		tokens: map[string]session.Issue{session.RoleAdmin: session.Fixed(cfg.Token)},
 		module: func(started func(url, engine string)) Module {
 			return hypervisorModule(cfg, mode.log, nil, nil, mode.ring, started)
 		},

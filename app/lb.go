@@ -200,11 +200,13 @@ func devLBConfig(mode devMode) (lb.Config, error) {
 
 // devLBTokens returns the keys from the credentials, unless the environment replaces them: it may
 // have several of each kind, and none of them is for this.
-func devLBTokens(cfg lb.Config, credentials map[string]string) map[string]string {
+func devLBTokens(cfg lb.Config, credentials map[string]string) map[string]session.Issue {
 	if cfg.APIKey != credentials["api_key"] || cfg.APIReadonlyKey != credentials["readonly_key"] {
 		return nil
 	}
-	return map[string]string{session.RoleAdmin: cfg.APIKey, session.RoleViewer: cfg.APIReadonlyKey}
+	return map[string]session.Issue{
+		session.RoleAdmin: session.Fixed(cfg.APIKey), session.RoleViewer: session.Fixed(cfg.APIReadonlyKey),
+	}
 }
 
 // devDocument attaches to no interface, since it has no VIPs.

@@ -13,12 +13,18 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/config"
+	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/service/vm"
+	"github.com/mainstay-infra/mainstay/web"
 )
 
-// vmModule returns the module of VM management. started is called with its URL and its engine.
-func vmModule(cfg vm.Config, log *slog.Logger, started func(url, engine string)) Module {
+// vmModule returns the module of VM management. opened, if not nil, is called before started, which is
+// called with the URL and the engine. workspace may be nil.
+func vmModule(
+	cfg vm.Config, log *slog.Logger, workspace session.Workspace, opened func(*vm.Service),
+	started func(url, engine string),
+) Module {
 	return Module{Name: "vm", Start: func(ctx context.Context) (func() error, error) {
 		tracer, flush, err := tracing(ctx, log, "vm", cfg.OTLPEndpoint)
 		if err != nil {
@@ -26,9 +32,13 @@ func vmModule(cfg vm.Config, log *slog.Logger, started func(url, engine string))
 		}
 		svc, err := vm.New(ctx, cfg, vm.Deps{
 			Log: log.With("service", "vm"), Registry: telemetry.NewRegistry(), Now: time.Now, Tracer: tracer,
+			Console: web.Console("vm"), Workspace: workspace,
 		})
 		if err != nil {
 			return nil, err
+		}
+		if opened != nil {
+			opened(svc)
 		}
 		return serving(func(ready func(string)) error {
 			defer flush()
@@ -65,7 +75,7 @@ stops the start.`,
 			if err := config.Load(&cfg, vm.EnvPrefix, config.Sources{Flags: cmd.Flags(), Environ: environOf(cmd)}); err != nil {
 				return err
 			}
-			return Run(cmd.Context(), []Module{vmModule(cfg, log, logListening(log, "vm"))}, func() {})
+			return Run(cmd.Context(), []Module{vmModule(cfg, log, nil, nil, logListening(log, "vm"))}, func() {})
 		},
 	}
 	config.BindFlags(cmd.Flags(), &vm.Config{}, vm.EnvPrefix)
@@ -83,14 +93,21 @@ func devVM(mode devMode) (devPart, error) {
 	if err != nil {
 		return devPart{}, err
 	}
+	// The console of another service signs people in as the admin of the credentials, by a login like
+	// any other. Once that admin has another password or a second factor, people sign in here.
+	var running *vm.Service
+	admin := func(ctx context.Context) (string, error) {
+		return running.Token(ctx, cfg.AdminUsername, cfg.AdminPassword)
+	}
 	return devPart{
 		signIn: "username and password from " + mode.credentialsFile,
+		tokens: map[string]session.Issue{session.RoleAdmin: admin},
 		module: func(started func(url, engine string)) Module {
 			return Module{Name: "vm", Start: func(ctx context.Context) (func() error, error) {
 				if url := mode.urls["hypervisor"]; url != "" && !mode.isSet("VM_HYPERVISOR_URL") {
 					cfg.HypervisorURL = url // it has started before
 				}
-				return vmModule(cfg, mode.log, started).Start(ctx)
+				return vmModule(cfg, mode.log, mode.ring, func(s *vm.Service) { running = s }, started).Start(ctx)
 			}}
 		},
 	}, nil

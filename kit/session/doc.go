@@ -17,6 +17,9 @@
 // invisible to scripts (HttpOnly). Tabs and reloads share it. The service stores only which
 // sessions were signed out.
 //
+// A service may ask for a code after a password (Config.SecondFactor). No session and no cookie exists
+// between the two steps: the page sends the password again, with the code.
+//
 // # Invariants
 //
 //   - A cookie counts only together with the header X-Mainstay-Console. Pages of other origins cannot
@@ -25,7 +28,8 @@
 //     not do.
 //   - A request that carries an Authorization header uses only that.
 //   - A signed-out session stays signed out, on every replica that shares the table.
-//   - A session lasts at most Life. Requests that last, such as streams, end with it.
+//   - A session lasts at most Life, and no longer than its credentials. Requests that last, such as
+//     streams, end with it.
 //   - A ticket opens one session of one service, once, and that ends no later than the session that
 //     the ticket comes from.
 //   - A request never decides which address the service itself contacts.

@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -79,6 +80,6 @@ func (d *Document) Services(string) []Service { return append([]Service{}, d.ser
 func (d *Document) Ticket(Who, string, string, time.Time) (string, error) { return "", errNoTicket }
 
 // Redeem implements Workspace. There is nothing to redeem.
-func (d *Document) Redeem(string, string) (string, time.Time, error) {
+func (d *Document) Redeem(context.Context, string, string) (string, time.Time, error) {
 	return "", time.Time{}, fault.New(fault.Unauthenticated, "this service has no tickets")
 }

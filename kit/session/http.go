@@ -32,7 +32,8 @@ type Identify func(*http.Request) (context.Context, Who, error)
 // password.
 //
 //	GET    /console/session   who is signed in, and what the service accepts
-//	POST   /console/session   sign in with username and password, a token, or a ticket
+//	POST   /console/session   sign in with username and password, a token, or a ticket. The answer is 204
+//	                          or, if username and password are to be sent again with a code, 200 with a step
 //	DELETE /console/session   sign out
 //	GET    /console/services  the services of the installation
 //	POST   /console/tickets   a ticket for another service's console
@@ -133,8 +134,20 @@ func (m *Manager) show(w http.ResponseWriter, r *http.Request, identify Identify
 	return answer(w, s)
 }
 
+// step is the answer to a sign-in that takes another step.
+type step struct {
+	Needs string `json:"needs"` // secondStep
+}
+
+// secondStep asks for the same username and password with the code of a second factor.
+const secondStep = "code"
+
 func (m *Manager) signIn(w http.ResponseWriter, r *http.Request, identify Identify) error {
-	given, err := readTexts(r, "username", "password", "token", "ticket")
+	fields := []string{"username", "password", "token", "ticket"}
+	if m.cfg.SecondFactor {
+		fields = append(fields, "code")
+	}
+	given, err := readTexts(r, fields...)
 	if err != nil {
 		return err
 	}
@@ -153,7 +166,10 @@ func (m *Manager) signInWith(
 	w http.ResponseWriter, r *http.Request, identify Identify, given map[string]string,
 ) error {
 	c, how, err := m.exchange(r.Context(), given)
-	if err != nil {
+	switch {
+	case err != nil && how == "password" && m.cfg.SecondFactor && fault.From(err).PublicCode() == CodeRequired:
+		return answer(w, step{secondStep})
+	case err != nil:
 		return err
 	}
 	if !auth.Sendable(c.Token) {
@@ -171,6 +187,9 @@ func (m *Manager) begin(w http.ResponseWriter, r *http.Request, c content, how s
 	ctx, who, err := identify(with(r, c))
 	if err != nil {
 		return err
+	}
+	if !who.Expires.IsZero() && who.Expires.Before(c.Expires) {
+		c.Expires = who.Expires
 	}
 	if wait := m.begun.Take(who.Name); wait > 0 {
 		return fault.New(fault.TooMany, "%s signs in too often; wait a moment", who.Name).WithRetryAfter(wait)
@@ -202,17 +221,22 @@ func (m *Manager) signedIn(ctx context.Context, how string) error {
 func (m *Manager) exchange(ctx context.Context, given map[string]string) (c content, how string, err error) {
 	username, named := given["username"]
 	password, secret := given["password"]
+	code, coded := given["code"]
 	token, byToken := given["token"]
 	word, byTicket := given["ticket"]
 	c.Expires = m.cfg.Now().Add(Life)
 	switch {
+	case coded && code == "":
+		return c, "", fault.InvalidField("code", "must not be empty")
+	case coded && !(named && secret):
+		return c, "", fault.InvalidField("code", "goes with username and password")
 	case (named || secret) && (byToken || byTicket) || byToken && byTicket:
 		return c, "", fault.New(fault.Invalid, "only one of username and password, token, or ticket can be given")
 	case byTicket:
 		if m.cfg.Workspace == nil {
 			return c, "", fault.New(fault.Unauthenticated, "this service has no tickets")
 		}
-		c.Token, c.Expires, err = m.cfg.Workspace.Redeem(m.cfg.Service, word)
+		c.Token, c.Expires, err = m.cfg.Workspace.Redeem(ctx, m.cfg.Service, word)
 		return c, "ticket", err
 	case byToken:
 		c.Token = token
@@ -222,7 +246,7 @@ func (m *Manager) exchange(ctx context.Context, given map[string]string) (c cont
 	case m.cfg.Password == nil:
 		return c, "", fault.InvalidField("password", "this service does not accept passwords; sign in with a token")
 	}
-	c.Token, err = m.cfg.Password(ctx, username, password)
+	c.Token, err = m.cfg.Password(ctx, Login{username, password, code})
 	return c, "password", err
 }
 

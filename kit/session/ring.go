@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"net"
 	"net/url"
 	"slices"
@@ -15,9 +16,20 @@ import (
 // Member is a service of a Ring.
 type Member struct {
 	Name, Title, URL string
-	// Tokens are the service's tokens for the roles of Who. People with other roles sign in
-	// themselves.
-	Tokens map[string]string
+	// Tokens returns the service's token for a role of Who when a ticket is redeemed. People with roles
+	// that are not in Tokens sign in themselves.
+	Tokens map[string]Issue
+}
+
+// Issue returns a token for whoever signs in with a ticket.
+type Issue func(context.Context) (token string, err error)
+
+// Fixed returns an Issue of a token that is the same for everybody, or nil if there is none.
+func Fixed(token string) Issue {
+	if token == "" {
+		return nil
+	}
+	return func(context.Context) (string, error) { return token, nil }
 }
 
 // at returns the member's address for a browser that knows the machine by host: as localhost, for
@@ -82,7 +94,7 @@ func (g *Ring) Ticket(who Who, host, service string, until time.Time) (string, e
 	if !found {
 		return "", fault.New(fault.NotFound, "there is no service %.64q here", service)
 	}
-	if m.Tokens[who.Role] == "" {
+	if m.Tokens[who.Role] == nil {
 		return "", errNoTicket
 	}
 	word, _, err := g.tickets.Issue(pass{who.Role, until}, service, "session")
@@ -94,13 +106,20 @@ func (g *Ring) Ticket(who Who, host, service string, until time.Time) (string, e
 }
 
 // Redeem implements Workspace.
-func (g *Ring) Redeem(service, word string) (token string, until time.Time, err error) {
+func (g *Ring) Redeem(ctx context.Context, service, word string) (token string, until time.Time, err error) {
 	p, err := g.tickets.Redeem(word, service, "session")
 	if err != nil {
 		return "", time.Time{}, err
 	}
 	m, _ := g.member(service)
-	return m.Tokens[p.role], p.until, nil
+	issue := m.Tokens[p.role]
+	if issue == nil {
+		return "", time.Time{}, errNoTicket
+	}
+	if token, err = issue(ctx); err != nil {
+		return "", time.Time{}, fault.Wrap(fault.Unauthenticated, err, "%s has no ticket for you; sign in", m.Title)
+	}
+	return token, p.until, nil
 }
 
 func (g *Ring) member(name string) (Member, bool) {

@@ -24,6 +24,9 @@ type Who struct {
 	// Role is RoleAdmin or RoleViewer if the person may do or see everything, so that a Ring may
 	// open other consoles. It is empty for anyone else, such as a tenant.
 	Role string `json:"-"`
+	// Expires is when the person's credentials end, and a session of them with them. Zero: they do not
+	// end by themselves.
+	Expires time.Time `json:"-"`
 }
 
 // The roles that a Ring knows.
@@ -45,7 +48,10 @@ type Config struct {
 	Log    *slog.Logger
 
 	// Password exchanges a name and a password for a token. Nil if the service has no passwords.
-	Password func(ctx context.Context, username, password string) (token string, err error)
+	Password func(ctx context.Context, login Login) (token string, err error)
+	// SecondFactor says that Password may ask for a code: by an error with the code CodeRequired, once
+	// the password was right. Otherwise no login has a Code.
+	SecondFactor bool
 	// HasPassword reports whether anybody has a password now. Nil means yes, if there is Password.
 	HasPassword func() bool
 	// Token is what the service calls its tokens, such as "API key", and TokenHint explains them on
@@ -65,6 +71,16 @@ type Config struct {
 	// Workspace knows the other services. Nil: there are none.
 	Workspace Workspace
 }
+
+// Login is what a person signs in with.
+type Login struct {
+	Username, Password string
+	Code               string // of the second factor; empty in the first step
+}
+
+// CodeRequired is the code of a fault of kind Unauthenticated with which Config.Password asks for a
+// code.
+const CodeRequired = "totp_required"
 
 // Manager opens, recognizes and ends the sessions of one service. It is safe for concurrent use.
 type Manager struct {

@@ -47,6 +47,7 @@ type service struct {
 	handler http.Handler
 	clock   *clock
 	revoked map[string]bool // tokens
+	expires time.Time       // of all credentials; zero: never
 	events  []string
 }
 
@@ -59,8 +60,8 @@ func newService(t *testing.T, change func(*session.Config)) *service {
 	}
 	cfg := session.Config{
 		Service: "toys", Title: "Toys", Sealer: sealer, Ended: session.InMemory(s.clock.now), Now: s.clock.now, Log: slog.New(slog.DiscardHandler),
-		Password: func(_ context.Context, username, password string) (string, error) {
-			if username != "ann" || password != "secret" {
+		Password: func(_ context.Context, given session.Login) (string, error) {
+			if given.Username != "ann" || given.Password != "secret" {
 				return "", fault.New(fault.Unauthenticated, "unknown username or wrong password")
 			}
 			return "ann-by-password", nil
@@ -116,7 +117,7 @@ func (s *service) identify(r *http.Request) (context.Context, session.Who, error
 		return nil, session.Who{}, fault.New(fault.Unauthenticated, "who are you?")
 	}
 	role, _, _ := strings.Cut(name, "-")
-	return context.WithValue(r.Context(), nameKey{}, name), session.Who{Name: name, Role: role}, nil
+	return context.WithValue(r.Context(), nameKey{}, name), session.Who{Name: name, Role: role, Expires: s.expires}, nil
 }
 
 // browser sends requests as a page of the console does, and keeps cookies.
@@ -460,7 +461,7 @@ func TestInARingOneSignInOpensEveryConsole(t *testing.T) {
 	ring := session.NewRing(now.now)
 	join := func(name, role, token string) *service {
 		s := newService(t, func(c *session.Config) { c.Service, c.Workspace = name, ring })
-		ring.Join(session.Member{Name: name, Title: "The " + name, URL: "http://127.0.0.1:7", Tokens: map[string]string{role: token}})
+		ring.Join(session.Member{Name: name, Title: "The " + name, URL: "http://127.0.0.1:7", Tokens: map[string]session.Issue{role: session.Fixed(token)}})
 		return s
 	}
 	toys, games := join("toys", "admin", "admin-of-toys"), join("games", "admin", "admin-of-games")

@@ -41,8 +41,9 @@ type Workspace interface {
 	// who then signs in there.
 	Ticket(who Who, host, service string, until time.Time) (url string, err error)
 	// Redeem returns the token that a ticket for the service stands for, and until when it may be
-	// used. An invalid ticket is a fault of kind Unauthenticated.
-	Redeem(service, ticket string) (token string, until time.Time, err error)
+	// used. An invalid ticket is a fault of kind Unauthenticated, and so is one that the service does not
+	// accept any more.
+	Redeem(ctx context.Context, service, ticket string) (token string, until time.Time, err error)
 }
 
 // OpenWorkspace returns given or, if it is nil, the Document at path, or nil if path is empty, too.

@@ -29,11 +29,11 @@ func withSessions(t *testing.T, now func() time.Time) http.Handler {
 		c.Who = func(p person) (session.Who, error) { return session.Who{Name: p.name}, nil }
 		c.Sessions = session.New(session.Config{
 			Service: "toys", Sealer: sealer, Ended: session.InMemory(now), Now: now, Log: log,
-			Password: func(ctx context.Context, _, password string) (string, error) {
+			Password: func(ctx context.Context, given session.Login) (string, error) {
 				if shell.PeerOf(ctx).IP == "" {
 					return "", fault.New(fault.Internal, "the peer is not known")
 				}
-				if password != "secret" {
+				if given.Password != "secret" {
 					return "", fault.New(fault.Unauthenticated, "wrong password")
 				}
 				return "parent", nil

@@ -23,11 +23,11 @@ func (s *Service) openSessions(sealer *auth.Sealer, workspace session.Workspace)
 	cfg := session.Config{
 		Service: "edge", Title: "Edge control plane", Sealer: sealer, Ended: session.InDatabase(s.db, s.now), Now: s.now, Log: s.log,
 		TokenHint: "An admin or viewer token, global or of an org.",
-		Password: func(ctx context.Context, username, password string) (string, error) {
-			if utf8.RuneCountInString(username) > maxUsername {
+		Password: func(ctx context.Context, given session.Login) (string, error) {
+			if utf8.RuneCountInString(given.Username) > maxUsername {
 				return "", fault.InvalidField("username", "must have at most %d characters", maxUsername)
 			}
-			opened, err := s.Login(ctx, username, password)
+			opened, err := s.Login(ctx, given.Username, given.Password)
 			return opened.Token, err
 		},
 		HasPassword: func() bool { return s.configured.Load().username != "" },

@@ -71,6 +71,10 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 	if err != nil {
 		return err
 	}
+	workspace, err := session.OpenWorkspace(deps.Workspace, s.cfg.Workspace)
+	if err != nil {
+		return err
+	}
 	s.store = record.New(s.db, s.audit, s.now)
 	s.notifier = notify.New(notify.Config{
 		DB: s.db, Store: s.store, Sealer: sealers.webhooks, AllowPrivate: s.cfg.AllowPrivateTargets, Log: s.log, Now: s.now,
@@ -117,6 +121,7 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 		Billing:   s.billing,
 		Tickets:   sealers.tickets,
 		Images:    s.images,
+		Cookies:   sealers.cookies, Ended: session.InDatabase(s.db, s.now), Workspace: workspace,
 	})
 	return err
 }
@@ -127,6 +132,7 @@ type sealers struct {
 	factors  *auth.Sealer // second factors
 	webhooks *auth.Sealer // webhooks' secrets
 	tickets  *auth.Sealer // tokens behind tickets, for half a minute
+	cookies  *auth.Sealer // sessions of the console
 	tokens   []byte       // signs tokens
 }
 
@@ -135,6 +141,7 @@ const (
 	purposeSettings = "vm cloud-init settings"
 	purposeWebhooks = "vm webhook secrets"
 	purposeTickets  = "vm tickets"
+	purposeCookies  = "vm console sessions"
 	purposeAudit    = "vm audit head"
 	purposeTokens   = "vm tokens"
 )
@@ -149,17 +156,16 @@ func (s *Service) openKeys(ctx context.Context, deps Deps) (out sealers, err err
 	}); err != nil {
 		return out, err
 	}
-	if out.settings, err = auth.NewSealer(s.keys.Current, purposeSettings, s.keys.Accepted...); err != nil {
-		return out, err
-	}
-	if out.factors, err = auth.NewSealer(s.keys.Current, identity.Purpose, s.keys.Accepted...); err != nil {
-		return out, err
-	}
-	if out.webhooks, err = auth.NewSealer(s.keys.Current, purposeWebhooks, s.keys.Accepted...); err != nil {
-		return out, err
-	}
-	if out.tickets, err = auth.NewSealer(s.keys.Current, purposeTickets, s.keys.Accepted...); err != nil {
-		return out, err
+	for _, seal := range []struct {
+		sealer  **auth.Sealer
+		purpose string
+	}{
+		{&out.settings, purposeSettings}, {&out.factors, identity.Purpose}, {&out.webhooks, purposeWebhooks},
+		{&out.tickets, purposeTickets}, {&out.cookies, purposeCookies},
+	} {
+		if *seal.sealer, err = auth.NewSealer(s.keys.Current, seal.purpose, s.keys.Accepted...); err != nil {
+			return out, err
+		}
 	}
 	if out.tokens = []byte(s.cfg.JWTSecret); len(out.tokens) == 0 {
 		if out.tokens, _, err = s.keys.Derive(purposeTokens); err != nil {

@@ -105,6 +105,12 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 // Handler returns the handler of all requests.
 func (s *Service) Handler() http.Handler { return s.api.Handler() }
 
+// Token returns a token of whoever has the username and the password, as a login does.
+func (s *Service) Token(ctx context.Context, username, password string) (string, error) {
+	opened, err := s.identity.Login(ctx, username, password, "")
+	return opened.Token, err
+}
+
 // Close closes what New opened. Run must have returned.
 func (s *Service) Close() error {
 	s.end()

@@ -13,9 +13,9 @@ import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { createSocket } from 'node:dgram';
 import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, get, type Server } from 'node:http';
-import { connect, createServer as createTCPServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { forward } from './forward';
 import { binary, end, freePort } from './server';
 import { signIn } from './session';
 
@@ -73,27 +73,6 @@ class Backend {
     this.server?.closeAllConnections();
     return new Promise((done) => (this.server ? this.server.close(() => done()) : done()));
   }
-}
-
-/** Makes an address elsewhere one of this machine, which browsers trust without TLS. */
-async function forward(host: string, port: number): Promise<{ url: string; stop: () => void }> {
-  const open = new Set<Socket>();
-  const server = createTCPServer((near) => {
-    const far = connect(port, host);
-    for (const [from, to] of [[near, far], [far, near]] as const) {
-      open.add(from);
-      from.once('close', () => open.delete(from) && to.destroy());
-      from.on('error', () => to.destroy());
-      from.pipe(to);
-    }
-  });
-  const local = await freePort();
-  await new Promise<void>((done) => server.listen(local, '127.0.0.1', done));
-  const stop = () => {
-    server.close();
-    for (const socket of open) socket.destroy();
-  };
-  return { url: `http://127.0.0.1:${local}`, stop };
 }
 
 const run = (program: string, ...args: string[]) => execFileSync(program, args, { stdio: ['ignore', 'pipe', 'pipe'] });

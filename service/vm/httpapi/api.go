@@ -15,6 +15,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/problem"
+	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/vm/backup"
 	"github.com/mainstay-infra/mainstay/service/vm/billing"
@@ -41,6 +42,11 @@ type Config struct {
 	AccessLog   string
 	MaxInFlight int
 	Ending      context.Context // done when the service ends
+	// Cookies seals the sessions of the console, and Ended knows those that were signed out.
+	Cookies *auth.Sealer
+	Ended   session.Ended
+	// Workspace knows the other services of the installation. Nil: there are none.
+	Workspace session.Workspace
 	// Ping returns the database's name, or an error if it does not answer.
 	Ping func(ctx context.Context) (string, error)
 
@@ -116,6 +122,8 @@ func New(cfg Config) (*API, error) {
 			{Name: "hypervisor", Run: cfg.Driver.Ready},
 		},
 		Identify: a.identify,
+		Sessions: a.sessions(),
+		Who:      who,
 		Still:    a.still,
 		Admit:    a.authorize,
 		Rates:    map[string]shell.Rate{shell.RateLogin: {PerSecond: 20, Burst: 500}},

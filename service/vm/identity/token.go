@@ -83,11 +83,26 @@ func (s *Service) Logout(ctx context.Context, token string) error {
 	if err != nil {
 		return unauthenticated(err)
 	}
+	return s.end(ctx, claims.Subject, func(account) auth.Claims { return claims })
+}
+
+// End revokes the token of a caller until it expires.
+func (s *Service) End(ctx context.Context, by Caller) error {
+	return s.end(ctx, by.Username, func(a account) auth.Claims {
+		return auth.Claims{
+			ID: by.TokenID, Subject: by.Username, Role: string(by.Role), Tenant: by.Tenant, Epoch: a.Epoch, Expires: by.Expires,
+		}
+	})
+}
+
+// end revokes a token of an account, if the account is still there.
+func (s *Service) end(ctx context.Context, username string, claimsOf func(account) auth.Claims) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
-		a, found, err := find(ctx, tx, claims.Subject, tx.ForUpdate())
+		a, found, err := find(ctx, tx, username, tx.ForUpdate())
 		if err != nil || !found {
 			return err
 		}
+		claims := claimsOf(a)
 		// Those that have expired go whenever one is added.
 		if _, err := tx.Exec(ctx, "DELETE FROM revoked_tokens WHERE expires_at < ?", db.At(s.now())); err != nil {
 			return err

@@ -12,7 +12,8 @@ import { Table, type Column } from '../ui/table';
 import { Time } from '../ui/time';
 import { toast } from '../ui/toast';
 import { Allowed, api, useMay, type FleetVM, type Node } from './api';
-import { given, mib } from './format';
+import { mib } from '../ui/size';
+import { given } from './format';
 import { Share } from './overview';
 import { NodeState, nodeText, VMState } from './states';
 

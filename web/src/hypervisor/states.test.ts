@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { given, left, mib, bytes, uptime } from './format';
+import { mib, bytes } from '../ui/size';
+import { given, left, uptime } from './format';
 import { alive, atRest, may, resettable, nodeText, operationTitle, signatureText, states, underWay } from './states';
 import { bootsNothing, limitField } from './vms/create';
 import { ApiError } from '../ui/problem';

@@ -7,15 +7,17 @@ const callers = {
   'global viewer': { role: 'viewer', org_id: '' },
   'org admin': { role: 'admin', org_id: 'acme' },
   'org viewer': { role: 'viewer', org_id: 'acme' },
+  user: { role: 'user', org_id: 'acme' },
   agent: { role: 'agent', org_id: '' },
 };
 
 describe('admits', () => {
   // The same table as the service's, for the callers that people are.
   it.each([
-    ['open', ['global admin', 'global viewer', 'org admin', 'org viewer', 'agent']],
-    ['any', ['global admin', 'global viewer', 'org admin', 'org viewer', 'agent']],
-    ['viewer', ['global admin', 'global viewer', 'org admin', 'org viewer']],
+    ['open', ['global admin', 'global viewer', 'org admin', 'org viewer', 'user', 'agent']],
+    ['any', ['global admin', 'global viewer', 'org admin', 'org viewer', 'user', 'agent']],
+    ['viewer', ['global admin', 'global viewer', 'org admin', 'org viewer', 'user']],
+    ['user', ['global admin', 'org admin', 'user']],
     ['admin', ['global admin', 'org admin']],
     ['ingest', ['global admin', 'org admin']],
     ['global-viewer', ['global admin', 'global viewer']],

@@ -17,13 +17,16 @@ export interface Caller {
 export function admits(access: string | undefined, caller: Pick<Caller, 'role' | 'org_id'>): boolean {
   const global = caller.org_id === '';
   const admin = caller.role === 'admin';
-  const reader = admin || caller.role === 'viewer';
+  const user = admin || caller.role === 'user';
+  const reader = user || caller.role === 'viewer';
   switch (access) {
     case 'open':
     case 'any':
       return true;
     case 'viewer':
       return reader;
+    case 'user':
+      return user;
     case 'admin':
     case 'ingest':
       return admin;

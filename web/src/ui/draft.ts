@@ -37,6 +37,8 @@ export interface FieldSpec {
   suggestions?: readonly string[];
   /** Shown under "More settings". */
   advanced?: boolean;
+  /** Whether the field is asked for, given what the others have. By default, it is. */
+  when?: (draft: Draft) => boolean;
   /** Takes the whole width of a form with two columns. */
   wide?: boolean;
   /** Sends an empty value instead of omitting the field, so that a change can clear it. */
@@ -66,6 +68,9 @@ export function kindOf(spec: FieldSpec, schema: Schema): FieldKind {
   }
   return property?.format === 'date-time' ? 'datetime' : 'text';
 }
+
+/** The fields that are asked for. */
+export const asked = (specs: readonly FieldSpec[], draft: Draft) => specs.filter((s) => s.when?.(draft) ?? true);
 
 /** A choice of numbers is sent as a number. */
 function readAs(spec: FieldSpec, schema: Schema): FieldKind {
@@ -171,7 +176,7 @@ export function draftOf(schema: Schema, specs: readonly FieldSpec[], values: obj
 export function inputOf(schema: Schema, specs: readonly FieldSpec[], draft: Draft): { input: Record<string, unknown>; errors: Record<string, string> } {
   const input: Record<string, unknown> = {};
   const errors: Record<string, string> = {};
-  for (const spec of specs) {
+  for (const spec of asked(specs, draft)) {
     const keys = spec.name.split('.');
     const last = keys.pop() ?? '';
     try {

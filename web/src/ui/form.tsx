@@ -6,7 +6,7 @@ import { useRef, useState, type ReactNode, type RefObject, type SyntheticEvent }
 import { ApiError } from './problem';
 import { Dialog } from './dialog';
 import { useDiscard } from './discard';
-import { draftOf, fieldFor, inputOf, type Draft, type FieldSpec } from './draft';
+import { asked, draftOf, fieldFor, inputOf, type Draft, type FieldSpec } from './draft';
 import { Field } from './field';
 import { Failure, Notice } from './notice';
 import { validate, type Schema } from './schema';
@@ -32,9 +32,13 @@ export interface FormProps<Input> {
   children?: ReactNode;
 }
 
+/** The field that a message names first, as in “cpus: must be at least 1”, where the service does not name it apart. */
+const named = (error: ApiError) => error.field ?? /^([A-Za-z_][\w.[\]-]*): /.exec(error.message)?.[1];
+
 /** The server's message starts with the field's name, which the form already shows. */
 function withoutName(error: ApiError): string {
-  const rest = error.message.startsWith(`${error.field}: `) ? error.message.slice(`${error.field}: `.length) : error.message;
+  const start = `${named(error)}: `;
+  const rest = error.message.startsWith(start) ? error.message.slice(start.length) : error.message;
   return `${rest.charAt(0).toUpperCase()}${rest.slice(1)}${/[.!?]$/.test(rest) ? '' : '.'}`;
 }
 
@@ -65,7 +69,7 @@ function useForm<Input>({ schema, fields, values, prepare, onSubmit }: FormProps
     const input = prepare ? (prepare(read as Input) as Record<string, unknown>) : read;
     let general: string | undefined;
     for (const error of validate(schema, input)) {
-      const field = fieldFor(fields, error.path);
+      const field = fieldFor(asked(fields, draft), error.path);
       if (field) found[field] ??= error.message;
       else general ??= `${error.path}: ${error.message}`;
     }
@@ -76,7 +80,8 @@ function useForm<Input>({ schema, fields, values, prepare, onSubmit }: FormProps
     try {
       await onSubmit(input as Input);
     } catch (e) {
-      const field = e instanceof ApiError && e.field ? fieldFor(fields, e.field) : undefined;
+      const name = e instanceof ApiError ? named(e) : undefined;
+      const field = name ? fieldFor(asked(fields, draft), name) : undefined;
       if (field) show({ [field]: withoutName(e as ApiError) });
       else setFailure(e);
     } finally {
@@ -97,13 +102,14 @@ function Fields<Input>({ props, state }: { props: FormProps<Input>; state: Retur
     <Field key={spec.name} spec={spec} schema={props.schema} value={state.draft[spec.name] ?? ''} error={state.errors[spec.name]} onChange={(v) => state.change(spec.name, v)} />
   );
   const grid = `form-grid ${props.two ? 'two' : ''}`;
-  const advanced = props.fields.filter((f) => f.advanced);
+  const shown = asked(props.fields, state.draft);
+  const advanced = shown.filter((f) => f.advanced);
   const input = inputOf(props.schema, props.fields, state.draft).input as Partial<Input>;
   const warning = props.warning?.(input);
   return (
     <div className="stack">
       {props.children}
-      <div className={grid}>{props.fields.filter((f) => !f.advanced).map(field)}</div>
+      <div className={grid}>{shown.filter((f) => !f.advanced).map(field)}</div>
       {advanced.length > 0 && (
         <details className="more">
           <summary>More settings</summary>

@@ -7,6 +7,8 @@ import { keepPreviousData, useInfiniteQuery, type QueryKey } from '@tanstack/rea
 export interface Page<T> {
   items: T[];
   next: string | undefined;
+  /** How many there are in all, where the service says so. */
+  total?: number;
 }
 
 /** The cursor in a Link header's rel="next", if there is a next page. */
@@ -25,6 +27,8 @@ export interface Pages<T> {
   rows: T[] | undefined;
   error: unknown;
   hasMore: boolean;
+  /** How many there are in all, where the service says so. */
+  total?: number | undefined;
   /** How many parts are loaded. Undefined for lists that come whole. */
   parts?: number;
   loadingMore: boolean;
@@ -57,6 +61,7 @@ export function usePages<T>(
     rows: query.data?.pages.flatMap((p) => p.items),
     error: query.data ? undefined : (query.error ?? undefined),
     hasMore: query.hasNextPage,
+    total: query.data?.pages.at(-1)?.total,
     ...(query.data && { parts: query.data.pages.length }),
     loadingMore: query.isFetchingNextPage,
     loadMore: () => void query.fetchNextPage(),

@@ -44,7 +44,11 @@ export interface Info {
   accepts: Accepts;
 }
 
-export type Credentials = { username: string; password: string } | { token: string } | { ticket: string };
+/** `code` is that of a second factor. It is sent with the password once the service has asked for it. */
+export type Credentials = { username: string; password: string; code?: string } | { token: string } | { ticket: string };
+
+/** What came of a sign-in: the person is in, or the password was right and a code is needed. */
+export type Outcome = 'in' | 'code';
 
 export interface SessionState {
   phase: 'unknown' | 'out' | 'in' | 'over';
@@ -61,8 +65,8 @@ export interface Session {
   subscribe: (listener: () => void) => () => void;
   /** Asks the server. */
   load: () => Promise<void>;
-  /** Throws the server's refusal. */
-  signIn: (credentials: Credentials) => Promise<void>;
+  /** Says whether the person is in, or a code is needed. Throws the server's refusal. */
+  signIn: (credentials: Credentials) => Promise<Outcome>;
   /** Throws if the server did not end the session. */
   signOut: () => Promise<void>;
   /** Called when the server does not accept the session. */
@@ -123,10 +127,13 @@ export function createSession(service: string): Session {
       change({ error: e });
     }
   };
-  const signIn = async (credentials: Credentials) => {
-    await send('POST', credentials);
+  const signIn = async (credentials: Credentials): Promise<Outcome> => {
+    const answer = await send('POST', credentials);
+    // Without a step that is left, the answer is empty.
+    if (answer.status === 200 && ((await answer.json()) as { needs?: string }).needs === 'code') return 'code';
     await read();
     tabs?.postMessage('in' satisfies Message);
+    return 'in';
   };
   const signOut = async () => {
     await send('DELETE');

@@ -55,4 +55,36 @@ describe('SignInPage', () => {
     await userEvent.click(screen.getByRole('button', { name: 'Sign in' }));
     expect(signIn).toHaveBeenCalledExactlyOnceWith({ username: 'ann', password: 'secret' });
   });
+
+  it('asks for a code in a second step, sends it with the password, and keeps both when it is wrong', async () => {
+    const signIn = vi.fn().mockResolvedValueOnce('code').mockRejectedValueOnce(new Error('Invalid two-factor code')).mockResolvedValue('in');
+    render(<SignInPage session={{ signIn } as unknown as Session} info={info({ password: true })} />);
+    await userEvent.type(screen.getByLabelText('Username'), 'ann');
+    await userEvent.type(screen.getByLabelText('Password'), 'secret');
+    await userEvent.click(screen.getByRole('button', { name: 'Sign in' }));
+    expect(signIn).toHaveBeenLastCalledWith({ username: 'ann', password: 'secret' });
+    const code = await screen.findByLabelText('Code');
+    expect(code).toHaveFocus();
+    expect(screen.queryByLabelText('Password')).toBeNull();
+    const button = screen.getByRole('button', { name: 'Sign in' });
+    await userEvent.click(button);
+    expect(screen.getByRole('alert')).toHaveTextContent('Type the code');
+    expect(signIn).toHaveBeenCalledTimes(1);
+    await userEvent.type(code, ' 123456 ');
+    await userEvent.click(button);
+    expect(screen.getByRole('alert')).toHaveTextContent('Invalid two-factor code');
+    expect(screen.getByLabelText('Code')).toHaveValue(' 123456 ');
+    await userEvent.click(button);
+    expect(signIn).toHaveBeenLastCalledWith({ username: 'ann', password: 'secret', code: '123456' });
+  });
+
+  it('lets one go back from the code to another account', async () => {
+    const signIn = vi.fn().mockResolvedValueOnce('code');
+    render(<SignInPage session={{ signIn } as unknown as Session} info={info({ password: true })} />);
+    await userEvent.type(screen.getByLabelText('Username'), 'ann');
+    await userEvent.type(screen.getByLabelText('Password'), 'secret{Enter}');
+    await userEvent.click(await screen.findByRole('button', { name: 'Back' }));
+    expect(screen.getByLabelText('Username')).toHaveValue('ann');
+    expect(screen.queryByLabelText('Code')).toBeNull();
+  });
 });

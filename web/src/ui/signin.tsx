@@ -1,6 +1,6 @@
 /**
- * Signing in with name and password, with a token, or through an identity provider, whatever the
- * service accepts. It replaces the requested page, which is shown again afterwards, or is a dialog
+ * Signing in with name and password, and a code where the account has a second factor; with a token;
+ * or through an identity provider, whatever the service accepts. It replaces the requested page, which is shown again afterwards, or is a dialog
  * over a page whose session is over.
  */
 import { useState, type SyntheticEvent } from 'react';
@@ -77,6 +77,9 @@ function SignIn({ session, info, error: before }: Props) {
   const [username, setUsername] = useState('');
   const [password, setPassword] = useState('');
   const [token, setToken] = useState('');
+  // The second step: the password was right, and the service asks for a code.
+  const [asked, setAsked] = useState(false);
+  const [code, setCode] = useState('');
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState(before === undefined ? '' : reason(before));
 
@@ -93,7 +96,8 @@ function SignIn({ session, info, error: before }: Props) {
   const credentials = (): Credentials => {
     if (!withToken) {
       if (!username || !password) throw new Error('Fill in both username and password.');
-      return { username, password };
+      if (asked && !code.trim()) throw new Error('Type the code of your authenticator app, or a recovery code.');
+      return { username, password, ...(asked && { code: code.trim() }) };
     }
     const pasted = token.trim();
     const name = noun(accepts.token);
@@ -104,8 +108,44 @@ function SignIn({ session, info, error: before }: Props) {
   };
   const submit = (event: SyntheticEvent) => {
     event.preventDefault();
-    void attempt(async () => session.signIn(credentials()));
+    void attempt(async () => {
+      if ((await session.signIn(credentials())) !== 'code') return;
+      setAsked(true);
+      setBusy(false);
+    });
   };
+  const back = () => {
+    setAsked(false);
+    setCode('');
+    setError('');
+  };
+
+  if (asked) {
+    return (
+      <>
+        {error && <Notice tone="bad">{error}</Notice>}
+        <form className="stack" noValidate onSubmit={submit}>
+          <p>
+            Signing in as <b>{username}</b>. This account has a second factor.
+          </p>
+          <div className="field">
+            <label htmlFor="code">Code</label>
+            {/* eslint-disable-next-line jsx-a11y/no-autofocus -- the step before had the focus, and is gone */}
+            <input id="code" className="input mono" autoFocus autoComplete="one-time-code" autoCapitalize="none" spellCheck={false} aria-describedby="code-hint" value={code} onChange={(e) => setCode(e.target.value)} />
+            <span id="code-hint" className="field-hint">
+              The six digits that your authenticator app shows now, or one of your recovery codes.
+            </span>
+          </div>
+          <button type="submit" className="btn btn-primary" disabled={busy}>
+            {busy ? 'Signing in…' : 'Sign in'}
+          </button>
+          <button type="button" className="btn" disabled={busy} onClick={back}>
+            Back
+          </button>
+        </form>
+      </>
+    );
+  }
 
   return (
     <>

@@ -341,7 +341,7 @@ export function Table<T>(props: TableProps<T>) {
           <span role="status">
             {rows && rows.length < loaded.length
               ? `${shown.first > 0 ? `${count(shown.first + 1)} to ${count(shown.end)}` : count(rows.length)} of ${plural(loaded.length, `loaded ${noun}`, `loaded ${nouns}`)} shown`
-              : `${plural(loaded.length, noun, nouns)} loaded`}
+              : pages.total === undefined ? `${plural(loaded.length, noun, nouns)} loaded` : `${count(loaded.length)} of ${plural(pages.total, noun, nouns)} loaded`}
             {pages.hasMore ? (server.search === undefined ? '; there are more. Filter and order apply to what is loaded.' : '; there are more.') : ''}
           </span>
           {found && found.length > shown.end && (

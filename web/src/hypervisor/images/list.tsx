@@ -17,8 +17,8 @@ import { sortFor, Table, useServerList, type Column } from '../../ui/table';
 import { DateTime } from '../../ui/time';
 import { toast } from '../../ui/toast';
 import { api, schemas, useMay, type Image, type ImageSpec } from '../api';
-import { download } from '../download';
-import { bytes } from '../format';
+import { download } from '../../ui/download';
+import { bytes } from '../../ui/size';
 import { Signature, signatureText } from '../states';
 import { Upload } from './upload';
 

@@ -10,7 +10,7 @@ import { Bar } from '../../ui/progress';
 import { validate } from '../../ui/schema';
 import { consoleHeaders } from '../../ui/session';
 import { schemas } from '../api';
-import { bytes } from '../format';
+import { bytes } from '../../ui/size';
 
 /** Sends a file unchanged. It uses XMLHttpRequest, because only that reports upload progress. */
 function send(path: string, file: Blob, onProgress: (share: number) => void, signal: AbortSignal): Promise<void> {

@@ -11,8 +11,8 @@ import { Table, type Column } from '../../ui/table';
 import { DateTime } from '../../ui/time';
 import { toast } from '../../ui/toast';
 import { api, schemas, type Backup, type VM } from '../api';
-import { download } from '../download';
-import { bytes } from '../format';
+import { download } from '../../ui/download';
+import { bytes } from '../../ui/size';
 import { atRest } from '../states';
 
 const columns: readonly Column<Backup>[] = [

@@ -5,7 +5,8 @@ import { Status } from '../../ui/status';
 import type { Column } from '../../ui/table';
 import { Time } from '../../ui/time';
 import type { VM } from '../api';
-import { mib, uptime } from '../format';
+import { mib } from '../../ui/size';
+import { uptime } from '../format';
 import { alive, VMState } from '../states';
 
 export function Agent({ vm }: { vm: Pick<VM, 'agent' | 'state'> }) {

@@ -15,7 +15,7 @@ import { Table, type Column } from '../../ui/table';
 import { Tabs } from '../../ui/tabs';
 import { DateTime, EndTime, Time } from '../../ui/time';
 import { api, type VM, type VMEvent } from '../api';
-import { mib } from '../format';
+import { mib } from '../../ui/size';
 import { alive, VMState } from '../states';
 import { useVMActions } from './actions';
 import { Backups } from './backups';

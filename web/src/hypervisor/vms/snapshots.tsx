@@ -10,7 +10,7 @@ import { Table, type Column } from '../../ui/table';
 import { DateTime } from '../../ui/time';
 import { toast } from '../../ui/toast';
 import { api, schemas, type Snapshot, type SnapshotSpec, type VM } from '../api';
-import { bytes } from '../format';
+import { bytes } from '../../ui/size';
 import { alive, atRest } from '../states';
 
 const columns: readonly Column<Snapshot>[] = [

@@ -3,8 +3,8 @@
  * can write to files directly, the size does not matter. Otherwise the file is first held in
  * memory.
  */
-import { errorFrom, unreachable } from '../ui/problem';
-import { consoleHeaders } from '../ui/session';
+import { errorFrom, unreachable } from './problem';
+import { consoleHeaders } from './session';
 
 type Picker = (options: { suggestedName: string }) => Promise<{ createWritable: () => Promise<WritableStream<Uint8Array>> }>;
 

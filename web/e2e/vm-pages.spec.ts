@@ -1,0 +1,179 @@
+/** Every page of VM management's console: in both themes and widths, and by the keyboard. */
+import { createHmac } from 'node:crypto';
+import { choose, dialog, expect, expectAccessible, expectNoSidewaysScroll, shot, test } from './console';
+import { open, startManagement, whyNot, type Management } from './vm';
+
+const narrow = 360;
+const reason = process.env['MAINSTAY_REQUIRE'] === 'all' ? undefined : whyNot();
+test.skip(reason !== undefined, reason);
+test.describe.configure({ timeout: 120_000 });
+
+let m: Management;
+
+test.beforeAll(async () => {
+  test.setTimeout(240_000);
+  m = await startManagement();
+  await m.call('PUT', '/api/tenants/acme', { description: 'A shop', quota: { vms: 5, cpus: 8, memory: 4096 } });
+  await m.call('POST', '/api/users', { username: 'ulla', role: 'user', tenant: 'acme', password: 'password of ulla' });
+  await m.call('POST', '/api/users', { username: 'vera', role: 'viewer', tenant: 'acme', password: 'password of vera' });
+  await m.made('web', { tenant: 'acme', network: { mode: 'bridge' }, tags: ['prod'], labels: { role: 'web' } });
+  await m.made('spare');
+  await m.call('POST', '/api/vms/spare/snapshots', { name: 'fresh' });
+  await m.call('POST', '/api/vms/spare/snapshots', { name: 'tried', description: 'Before the change' });
+  await m.call('POST', '/api/backups', { vm_name: 'web', description: 'The first one' });
+  await m.call('POST', '/api/backups/policies', { name: 'nightly', vm_tags: ['prod'], schedule_type: 'daily', time: '02:00', timezone: 'Europe/Berlin', keep_daily: 7 });
+  await m.call('POST', '/api/webhooks', { url: 'https://example.com/hook', events: ['vm.failed'] });
+  await m.call('POST', '/api/dataplane/groups', { name: 'web', tenant: 'acme', rules: [{ direction: 'ingress', action: 'allow', protocol: 'tcp', ports: [{ port: 80 }], entity: 'all' }] });
+  await m.call('POST', '/api/vms/web/dataplane/policy', { groups: ['web'], ingress: { default: 'deny', rules: [{ action: 'allow', protocol: 'tcp', ports: [{ port: 22 }], cidr: '10.0.0.0/8' }] } });
+});
+test.afterAll(async () => {
+  // What was not started needs no end.
+  await (m as Management | undefined)?.stop();
+});
+
+const pages: [name: string, path: string, expected: string | RegExp][] = [
+  ['overview', '/', 'Need attention'],
+  ['vms', '/vms', 'spare'],
+  ['vms-none', '/vms?state=failed', 'No VM matches'],
+  ['create', '/new-vm', 'Create the VM'],
+  ['vm', '/vms/web?tenant=acme', 'Usage since this page was opened'],
+  ['vm-snapshots', '/vms/spare#snapshots', 'the disk stands on it'],
+  ['vm-backups', '/vms/web#backups', /completed|running/],
+  ['vm-network', '/vms/web#network', 'In: what comes to it'],
+  ['vm-console', '/vms/web#console', 'Not here yet'],
+  ['vm-events', '/vms/web#events', 'created'],
+  ['vm-missing', '/vms/nowhere', 'There is no such VM here'],
+  ['backups', '/backups', 'web'],
+  ['backup-policies', '/backups#policies', 'Every day at 02:00, Europe/Berlin'],
+  ['network', '/network', 'Security groups'],
+  ['network-policies', '/network#policies', 'There are no policies'],
+  ['network-decisions', '/network#decisions', 'Nothing was decided yet'],
+  ['compliance', '/compliance', 'Nothing was scanned yet'],
+  ['jobs', '/jobs', 'Make web'],
+  ['tenants', '/tenants', 'A shop'],
+  ['users', '/users', 'ulla'],
+  ['billing', '/billing', /vCPU hours|Nothing was used/],
+  ['billing-prices', '/billing#prices', 'No prices were set yet'],
+  ['billing-invoices', '/billing#invoices', 'There are no invoices'],
+  ['webhooks', '/webhooks', 'https://example.com/hook'],
+  ['audit', '/audit', 'tenant.put'],
+  ['account', '/account', 'Second factor'],
+  ['not-found', '/nowhere', 'There is no such page here'],
+];
+
+for (const [name, path, expected] of pages) {
+  test(`the page ${name} is whole in both themes and widths`, async ({ page }) => {
+    await page.setViewportSize({ width: 1280, height: 860 });
+    await page.emulateMedia({ colorScheme: 'light' });
+    await open(page, m, path);
+    for (const width of [1280, narrow]) {
+      await page.setViewportSize({ width, height: 860 });
+      await page.emulateMedia({ colorScheme: 'light' });
+      await expect(page.getByRole('main').getByText(expected).filter({ visible: true }).first()).toBeVisible();
+      await expect(page.locator('.skeleton')).toHaveCount(0);
+      await expectNoSidewaysScroll(page);
+      if (width === 1280) await expectAccessible(page);
+      await shot(page, `vm-${name}-light-${width}`, true);
+      await page.emulateMedia({ colorScheme: 'dark' });
+      if (width === narrow) await expectAccessible(page);
+      await shot(page, `vm-${name}-dark-${width}`, true);
+    }
+  });
+}
+
+/** The code that an authenticator app shows (RFC 6238). */
+function codeOf(secret: string, at: number): string {
+  const bits = Array.from(secret.replaceAll(/[\s=]/g, ''), (c) => 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'.indexOf(c).toString(2).padStart(5, '0')).join('');
+  const key = Buffer.from((bits.match(/.{8}/g) ?? []).map((b) => Number.parseInt(b, 2)));
+  const step = Buffer.alloc(8);
+  step.writeBigUInt64BE(BigInt(Math.floor(at / 30_000)));
+  const sum = createHmac('sha1', key).update(step).digest();
+  return String((sum.readUInt32BE((sum[19] ?? 0) & 15) & 0x7fffffff) % 1_000_000).padStart(6, '0');
+}
+
+test('somebody sets a second factor up, and signs in with a code and with a recovery code', async ({ page }) => {
+  await open(page, m, '/account', { username: 'ulla', password: 'password of ulla' });
+  await page.getByRole('button', { name: 'Set it up…' }).click();
+  const setup = await dialog(page, 'vm-2fa', 'Set up the second factor');
+  const secret = (await setup.getByRole('group', { name: 'Secret' }).locator('pre').textContent()) ?? '';
+  await setup.getByLabel('Code that the app shows now').fill('000000');
+  await setup.getByRole('button', { name: 'Turn it on' }).click();
+  await expect(setup.getByText('Invalid two-factor code')).toBeVisible();
+  await setup.getByLabel('Code that the app shows now').fill(codeOf(secret, Date.now()));
+  await setup.getByRole('button', { name: 'Turn it on' }).click();
+  const kept = await dialog(page, 'vm-2fa-codes', 'Keep these recovery codes');
+  await page.keyboard.press('Escape');
+  await expect(kept).toBeVisible();
+  const codes = await kept.getByRole('list', { name: 'Recovery codes' }).getByRole('listitem').allTextContents();
+  expect(codes).toHaveLength(10);
+  await kept.getByRole('button', { name: 'I have kept them' }).click();
+  await expect(page.getByRole('button', { name: 'Turn it off…' })).toBeVisible();
+  await page.getByRole('button', { name: 'Sign out' }).click();
+
+  const password = async () => {
+    await page.getByLabel('Username').fill('ulla');
+    await page.getByLabel('Password').fill('password of ulla');
+    await page.keyboard.press('Enter');
+    await expect(page.getByLabel('Code')).toBeFocused();
+  };
+  await password();
+  await expectAccessible(page);
+  await shot(page, 'vm-signin-code');
+  await page.getByLabel('Code').fill('123456');
+  await page.keyboard.press('Enter');
+  await expect(page.getByRole('alert')).toContainText('Invalid two-factor code');
+  await page.getByLabel('Code').fill(codes[0] ?? '');
+  await page.keyboard.press('Enter');
+  await expect(page.getByRole('heading', { name: 'My account' })).toBeVisible();
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await password();
+  // A code of the next step: that of this one is used up.
+  await page.getByLabel('Code').fill(codeOf(secret, Date.now() + 30_000));
+  await page.keyboard.press('Enter');
+  await expect(page.getByRole('heading', { name: 'My account' })).toBeVisible();
+});
+
+test('who may only read sees no buttons to change anything, and no pages of admins', async ({ page }) => {
+  await open(page, m, '/vms', { username: 'vera', password: 'password of vera' });
+  await expect(page.getByRole('link', { name: 'web', exact: true })).toBeVisible();
+  await expect(page.getByRole('link', { name: 'spare' })).toHaveCount(0); // it is nobody's
+  await expect(page.getByRole('link', { name: 'Create a VM' })).toHaveCount(0);
+  await expect(page.getByRole('link', { name: 'Users' })).toHaveCount(0);
+  await page.getByRole('link', { name: 'web', exact: true }).click();
+  await expect(page.getByRole('heading', { name: 'web', level: 1 })).toBeVisible();
+  await expect(page.getByRole('button', { name: 'Start', exact: true })).toHaveCount(0);
+  await expect(page.getByRole('button', { name: 'Actions for web' })).toHaveCount(0);
+  await page.goto(`${m.url}/users`);
+  await expect(page.getByText('There is no such page here')).toBeVisible();
+  await page.goto(m.url);
+  await expect(page.getByText('Quota of acme')).toBeVisible();
+});
+
+test('the list is searched, filtered and acted on by the keyboard, and its address says what it shows', async ({ page }) => {
+  await open(page, m, '/vms');
+  await page.getByLabel('Search all VMs').fill('spa');
+  await expect(page.getByRole('link', { name: 'web', exact: true })).toHaveCount(0);
+  await expect(page).toHaveURL(/filter=spa/);
+  await page.getByLabel('Search all VMs').fill('');
+  await page.getByLabel('Tag, exactly').fill('prod');
+  await expect(page.getByRole('link', { name: 'spare' })).toHaveCount(0);
+  await page.reload();
+  await expect(page.getByRole('link', { name: 'web', exact: true })).toBeVisible();
+  await expect(page.getByRole('link', { name: 'spare' })).toHaveCount(0);
+  await page.goto(`${m.url}/vms`);
+  // One that is protected is left out.
+  await m.call('PATCH', '/api/vms/spare', { protected: true });
+  await m.made('gone');
+  await page.getByLabel('Search all VMs').fill('e');
+  await page.getByLabel('Select gone').focus();
+  await page.keyboard.press('Space');
+  await page.getByLabel('Select spare').check();
+  await page.getByRole('toolbar', { name: 'Actions on the selection' }).getByRole('button', { name: 'Delete' }).click();
+  const many = await dialog(page, 'vm-bulk', /^Delete 1 VM/);
+  await expect(many.getByText('Left out: 1 VM')).toBeVisible();
+  await many.getByRole('button', { name: 'Delete 1 VM' }).click();
+  await expect(many.getByText('1 of 1 VM done')).toBeVisible();
+  await many.getByRole('button', { name: 'Close' }).last().click();
+  await expect(page.getByRole('link', { name: 'gone' })).toHaveCount(0);
+  await choose(page, 'Actions for spare', 'Allow deleting');
+});

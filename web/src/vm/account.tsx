@@ -1,0 +1,132 @@
+/** One's own account: who one is, and the second factor. */
+import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { body } from '../ui/client';
+import { CopyBox, CopyButton } from '../ui/copy';
+import { Dialog } from '../ui/dialog';
+import { Card, Facts } from '../ui/facts';
+import { FormDialog } from '../ui/form';
+import { Failure, Notice } from '../ui/notice';
+import { Page } from '../ui/page';
+import { reason } from '../ui/problem';
+import { Status } from '../ui/status';
+import { EndTime } from '../ui/time';
+import { toast } from '../ui/toast';
+import { api, schemas } from './api';
+
+export function Account() {
+  const queries = useQueryClient();
+  const { data: me, error, refetch } = useQuery({ queryKey: ['me'], queryFn: ({ signal }) => body(api.GET('/api/auth/me', { signal })) });
+  const [setup, setSetup] = useState<{ secret: string; qr: string }>();
+  const [codes, setCodes] = useState<readonly string[]>();
+  const [disabling, setDisabling] = useState(false);
+  const refresh = () => queries.invalidateQueries({ queryKey: ['me'] });
+  const begin = async () => {
+    try {
+      const made = await body(api.POST('/api/auth/2fa/setup'));
+      setSetup({ secret: made.secret, qr: made.qr_code });
+    } catch (e) {
+      toast(reason(e), 'bad');
+    }
+  };
+  if (!me) return <Page title="My account">{error ? <Failure error={error} retry={() => void refetch()} /> : <p className="muted">Loading…</p>}</Page>;
+  return (
+    <Page title="My account" lead={`Signed in as ${me.username}.`}>
+      <div className="grid">
+        <Card title="Account">
+          <Facts
+            facts={[
+              ['Username', me.username],
+              ['Role', me.role],
+              ['Tenant', me.tenant ?? <span key="t" className="muted">{me.role === 'admin' ? 'none: you see everything' : 'none'}</span>],
+              ['This session ends', <EndTime key="e" at={me.expires_at} />],
+              ['Password', 'An admin sets a new one, under Users; that of an account of the host is changed on the host.'],
+            ]}
+          />
+        </Card>
+        <Card title="Second factor">
+          <div className="stack">
+            <div>
+              {me.two_factor ? <Status tone="ok">on</Status> : <Status tone="idle">off</Status>}
+            </div>
+            <p>{me.two_factor ? 'To sign in, a code of your authenticator app is asked for after the password.' : 'With a second factor, signing in takes a code of an app on your phone, too. A stolen password is not enough then.'}</p>
+            <div>
+              {me.two_factor ? (
+                <button type="button" className="btn btn-danger" onClick={() => setDisabling(true)}>
+                  Turn it off…
+                </button>
+              ) : (
+                <button type="button" className="btn btn-primary" onClick={() => void begin()}>
+                  Set it up…
+                </button>
+              )}
+            </div>
+          </div>
+        </Card>
+      </div>
+      {setup && (
+        <FormDialog<{ code: string }>
+          title="Set up the second factor"
+          schema={schemas.VerifyTwoFactor}
+          fields={[{ name: 'code', label: 'Code that the app shows now', hint: 'It proves that the app has the secret' }]}
+          action="Turn it on"
+          onClose={() => setSetup(undefined)}
+          onSubmit={async ({ code }) => {
+            const on = await body(api.POST('/api/auth/2fa/verify', { body: { code: code.trim() } }));
+            setSetup(undefined);
+            setCodes(on.recovery_codes);
+          }}
+        >
+          <p>Scan this picture with an authenticator app, or type the secret into it.</p>
+          <img className="qr" src={setup.qr} alt="A QR code with the secret below" width={220} height={220} />
+          <CopyBox label="Secret" text={setup.secret} />
+        </FormDialog>
+      )}
+      {codes && (
+        <Dialog title="Keep these recovery codes" onClose={() => setCodes(undefined)} once>
+          <div className="dialog-body stack">
+            <Notice tone="ok">The second factor is on.</Notice>
+            <p>Each of these stands in for a code once, should you lose your device. They are shown only now: print them, or keep them where you keep passwords.</p>
+            <ul className="codes mono" aria-label="Recovery codes">
+              {codes.map((c) => (
+                <li key={c}>{c}</li>
+              ))}
+            </ul>
+            <div>
+              <CopyButton text={codes.join('\n')} label="Copy all codes" withText />
+            </div>
+          </div>
+          <div className="dialog-foot">
+            <button
+              type="button"
+              className="btn btn-primary"
+              onClick={() => {
+                setCodes(undefined);
+                void refresh();
+              }}
+            >
+              I have kept them
+            </button>
+          </div>
+        </Dialog>
+      )}
+      {disabling && (
+        <FormDialog<{ code: string }>
+          title="Turn the second factor off"
+          schema={schemas.DisableTwoFactor}
+          fields={[{ name: 'code', label: 'Code', hint: 'That of the app, or a recovery code' }]}
+          action="Turn it off"
+          onClose={() => setDisabling(false)}
+          onSubmit={async ({ code }) => {
+            await api.POST('/api/auth/2fa/disable', { body: { code: code.trim() } });
+            setDisabling(false);
+            toast('The second factor is off.');
+            await refresh();
+          }}
+        >
+          <p>From then on, your password alone is enough to sign in.</p>
+        </FormDialog>
+      )}
+    </Page>
+  );
+}

@@ -1,0 +1,193 @@
+/** A VM: its settings, usage, history, and all actions on it. */
+import { useQuery } from '@tanstack/react-query';
+import { Link, useLocation } from 'wouter';
+import { useParam } from '../../ui/address';
+import { body, page } from '../../ui/client';
+import { Copyable } from '../../ui/copy';
+import { Card, Facts, Tags } from '../../ui/facts';
+import { Icon } from '../../ui/icon';
+import { Menu } from '../../ui/menu';
+import { Empty, Failure, Notice } from '../../ui/notice';
+import { plural } from '../../ui/number';
+import { Page } from '../../ui/page';
+import { usePages } from '../../ui/paging';
+import { ApiError } from '../../ui/problem';
+import { mib } from '../../ui/size';
+import { Status } from '../../ui/status';
+import { Table, type Column } from '../../ui/table';
+import { Tabs } from '../../ui/tabs';
+import { DateTime, Time } from '../../ui/time';
+import { api, type VM, type VMEvent } from '../api';
+import { VMBackups } from '../backups/of-vm';
+import { Busy } from '../jobs';
+import { at, tenantIn } from '../links';
+import { NetworkTab } from '../network/of-vm';
+import { alive, VMState } from '../states';
+import { useVMActions } from './actions';
+import { TagList } from './columns';
+import { Plots } from './plots';
+import { Snapshots } from './snapshots';
+
+const above = [{ title: 'VMs', href: '/vms' }];
+
+export function VMDetail({ name }: { name: string }) {
+  const [, navigate] = useLocation();
+  const [address] = useParam('tenant', '');
+  const { actions, first, dialog } = useVMActions(() => navigate('/vms'));
+  const query = useQuery({
+    queryKey: ['vms', 'one', name, address],
+    queryFn: ({ signal }) => body(api.GET('/api/vms/{name}', { params: { path: { name }, query: tenantIn(address) }, signal })),
+    refetchInterval: 2_000,
+  });
+  const vm = query.data;
+  const gone = query.error instanceof ApiError && query.error.status === 404;
+  if (!vm || gone) {
+    return (
+      <Page title="VM" above={above}>
+        {gone ? (
+          <Empty icon="search" title="There is no such VM here" action={<Link href="/vms" className="btn btn-primary">All VMs</Link>}>
+            It may have been deleted or renamed, or belong to another tenant.
+          </Empty>
+        ) : query.error ? (
+          <Failure error={query.error} retry={() => void query.refetch()} />
+        ) : (
+          <p className="muted">Loading…</p>
+        )}
+      </Page>
+    );
+  }
+  const verb = first(vm);
+  return (
+    <Page
+      title={vm.name}
+      above={above}
+      badge={<VMState vm={vm} />}
+      lead={`${vm.image}, ${plural(vm.cpus, 'vCPU')}, ${mib(vm.memory)}${vm.disk ? `, ${vm.disk} GiB of disk` : ''}`}
+      actions={
+        <>
+          {verb && (
+            <button type="button" className={`btn ${alive(vm) ? '' : 'btn-primary'}`} onClick={verb.run}>
+              {verb.label}
+            </button>
+          )}
+          {actions(vm).length > 0 && <Menu label={`Actions for ${vm.name}`} className="" button={<>Actions <Icon name="chevron" /></>} actions={actions(vm)} />}
+        </>
+      }
+    >
+      <div className="stack">
+        {vm.job && <Busy key={vm.job.id} id={vm.job.id} kind={vm.job.kind} name={vm.name} />}
+        {vm.unreachable && (
+          <Notice tone="warn">
+            <strong>Its host does not answer.</strong> What is shown was so when it last did. The VM may run on without this service.
+          </Notice>
+        )}
+        {vm.state === 'missing' && (
+          <Notice tone="bad">
+            <strong>The hypervisor does not know this VM any more.</strong> When it has the VM again, for example because its data folder was mounted late, the VM is what it was.
+          </Notice>
+        )}
+        {vm.last_error && (
+          <Notice tone="bad">
+            <strong>{vm.provisioned ? 'It failed.' : 'It could not be made.'}</strong> {vm.last_error}
+            {!vm.provisioned && ' The next start tries again.'}
+          </Notice>
+        )}
+        {vm.pending.length > 0 && <Notice tone="info">A change of {vm.pending.join(' and ')} waits for the next start.</Notice>}
+        <Tabs
+          label={`Parts of ${vm.name}`}
+          inAddress
+          tabs={[
+            { id: 'overview', label: 'Overview', content: () => <Summary vm={vm} /> },
+            { id: 'snapshots', label: 'Snapshots', content: () => <Snapshots vm={vm} /> },
+            { id: 'backups', label: 'Backups', content: () => <VMBackups vm={vm} /> },
+            { id: 'network', label: 'Network', content: () => <NetworkTab vm={vm} /> },
+            { id: 'console', label: 'Console', content: () => <NoConsole vm={vm} /> },
+            { id: 'events', label: 'Events', content: () => <Events vm={vm} /> },
+          ]}
+        />
+      </div>
+      {dialog}
+    </Page>
+  );
+}
+
+/** This service's API has no tickets for consoles and screens yet; the hypervisor's has. */
+function NoConsole({ vm }: { vm: VM }) {
+  return (
+    <Card>
+      <Empty icon="node" title="Not here yet">
+        This service does not pass consoles and screens on. Who may use the hypervisor{vm.node ? ` of ${vm.node}` : ''} finds those of {vm.name} in its own console; the switcher above leads there.
+      </Empty>
+    </Card>
+  );
+}
+
+const networks = { none: 'none', user: 'its own, behind the host', bridge: 'a bridge of the host' } as const;
+
+function Summary({ vm }: { vm: VM }) {
+  return (
+    <div className="beside">
+      <Plots vm={vm} />
+      <div className="grid">
+        <Card title="Machine">
+          <Facts
+            facts={[
+              ['Image', <code key="i">{vm.image}</code>],
+              ['Disk', vm.disk ? `${vm.disk} GiB` : <span key="d" className="muted">not known yet: the image decides</span>],
+              ['Backend', vm.backend],
+              ['Network', `${networks[vm.network.mode]}${vm.network.bridge ? ` (${vm.network.bridge})` : ''}`],
+              vm.mac !== '' && ['MAC', <code key="m">{vm.mac}</code>],
+              ['Addresses', vm.ips.length ? vm.ips.map((ip) => <Copyable key={ip} text={ip} />) : <span key="a" className="muted">none known</span>],
+              ['Agent', <Agent key="g" vm={vm} />],
+              vm.node !== '' && ['Host', vm.node],
+            ]}
+          />
+        </Card>
+        <Card title="Life">
+          <Facts
+            facts={[
+              vm.description !== '' && ['Description', vm.description],
+              ['Tenant', vm.tenant ?? <span key="t" className="muted">none</span>],
+              ['Tags', vm.tags.length ? <TagList key="g" tags={vm.tags} /> : <span key="g" className="muted">none</span>],
+              ['Labels', <Tags key="l" labels={vm.labels} />],
+              ['Starts with its host', vm.autostart ? 'yes' : 'no'],
+              ['Protected', vm.protected ? 'yes, it cannot be deleted' : 'no'],
+              ['Made', <DateTime key="c" at={vm.created} />],
+              vm.started !== undefined && ['Started', <Time key="s" at={vm.started} />],
+              ['ID', <Copyable key="i" text={vm.id} />],
+            ]}
+          />
+        </Card>
+      </div>
+    </div>
+  );
+}
+
+function Agent({ vm }: { vm: VM }) {
+  // What an agent said last is not known to be so while it cannot be asked.
+  if (!alive(vm) || !vm.agent) return <span className="muted">not known</span>;
+  return vm.agent.connected ? (
+    <>
+      <Status tone="ok">connected</Status> {vm.agent.version}
+    </>
+  ) : (
+    <Status tone="idle">not connected</Status>
+  );
+}
+
+const eventColumns: readonly Column<VMEvent>[] = [
+  { id: 'kind', header: 'Event', cell: (e) => e.kind, sort: (e) => e.kind },
+  { id: 'at', header: 'Time', cell: (e) => <DateTime at={e.at} />, sort: (e) => e.at, text: () => '' },
+  { id: 'message', header: 'Message', cell: (e) => e.message, text: (e) => e.message },
+  { id: 'actor', header: 'By', cell: (e) => e.actor, sort: (e) => e.actor },
+];
+
+function Events({ vm }: { vm: VM }) {
+  const { path, query } = at(vm).params;
+  const pages = usePages(['vms', 'events', vm.id], (cursor, signal) => page(api.GET('/api/vms/{name}/events', { params: { path, query: { ...query, cursor } }, signal })), { refreshSeconds: 3 });
+  return (
+    <Card flush>
+      <Table at="events." label={`Events of ${vm.name}`} noun="event" columns={eventColumns} pages={pages} rowKey={(e) => String(e.id)} empty={{ icon: 'activity', title: 'Nothing has happened to it yet' }} />
+    </Card>
+  );
+}
