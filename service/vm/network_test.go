@@ -513,7 +513,11 @@ func TestFlowsCarryNamesAndIdentitiesAndAreFollowed(t *testing.T) {
 	port := 5432
 	at := time.Now()
 	m.eventually("identities are known", func() bool {
-		return strings.Contains(m.call("GET", "/api/dataplane/ipcache", ada, nil).Want(200).Body, web.Ips[0])
+		known := 0
+		for _, i := range contracttest.As[[]vmapi.NetworkIdentity](m.call("GET", "/api/dataplane/identities", ada, nil).Want(200)) {
+			known += len(i.Vms)
+		}
+		return known == 2 && strings.Contains(m.call("GET", "/api/dataplane/ipcache", ada, nil).Want(200).Body, web.Ips[0])
 	})
 	flow := func(source, verdict string) hypervisorapi.Flow {
 		at = at.Add(time.Second)

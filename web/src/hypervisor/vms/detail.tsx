@@ -14,6 +14,7 @@ import { usePages } from '../../ui/paging';
 import { Table, type Column } from '../../ui/table';
 import { Tabs } from '../../ui/tabs';
 import { DateTime, EndTime, Time } from '../../ui/time';
+import { Console, Screen } from '../../ui/viewer/viewer';
 import { api, type VM, type VMEvent } from '../api';
 import { mib } from '../../ui/size';
 import { alive, VMState } from '../states';
@@ -21,9 +22,9 @@ import { useVMActions } from './actions';
 import { Backups } from './backups';
 import { Agent, upFor } from './columns';
 import { Run } from './exec';
+import { useGuest } from './guest';
 import { Plots, useSamples } from './plots';
 import { Snapshots } from './snapshots';
-import { Console, Screen } from './viewers';
 
 const above = [{ title: 'VMs', href: '/vms' }];
 
@@ -79,8 +80,8 @@ export function VMDetail({ id }: { id: string }) {
           inAddress
           tabs={[
             { id: 'overview', label: 'Overview', content: () => <Summary vm={vm} plots={<Plots id={vm.id} samples={samples} reading={reading} />} /> },
-            { id: 'console', label: 'Console', content: () => <Console vm={vm} /> },
-            { id: 'screen', label: 'Screen', content: () => <Screen vm={vm} /> },
+            { id: 'console', label: 'Console', content: () => <GuestConsole vm={vm} /> },
+            { id: 'screen', label: 'Screen', content: () => <GuestScreen vm={vm} /> },
             { id: 'run', label: 'Run a program', content: () => <Run vm={vm} /> },
             { id: 'snapshots', label: 'Snapshots', content: () => <Snapshots vm={vm} /> },
             { id: 'backups', label: 'Backups', content: () => <Backups vm={vm} /> },
@@ -145,4 +146,12 @@ function Events({ vm }: { vm: VM }) {
       <Table at="events." label={`Events of ${vm.name}`} noun="event" columns={eventColumns} pages={pages} rowKey={(e) => `${e.at} ${e.kind} ${e.message}`} empty={{ icon: 'activity', title: 'Nothing has happened to it yet' }} />
     </Card>
   );
+}
+
+function GuestConsole({ vm }: { vm: VM }) {
+  return <Console guest={useGuest(vm)} runs={alive(vm.state)} state={vm.state} />;
+}
+
+function GuestScreen({ vm }: { vm: VM }) {
+  return <Screen guest={useGuest(vm)} runs={alive(vm.state)} state={vm.state} />;
 }

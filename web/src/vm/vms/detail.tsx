@@ -17,7 +17,8 @@ import { Status } from '../../ui/status';
 import { Table, type Column } from '../../ui/table';
 import { Tabs } from '../../ui/tabs';
 import { DateTime, Time } from '../../ui/time';
-import { api, type VM, type VMEvent } from '../api';
+import { Console, Screen } from '../../ui/viewer/viewer';
+import { api, useMay, type VM, type VMEvent } from '../api';
 import { VMBackups } from '../backups/of-vm';
 import { Busy } from '../jobs';
 import { at, tenantIn } from '../links';
@@ -25,6 +26,7 @@ import { NetworkTab } from '../network/of-vm';
 import { alive, VMState } from '../states';
 import { useVMActions } from './actions';
 import { TagList } from './columns';
+import { useGuest } from './guest';
 import { Plots } from './plots';
 import { Snapshots } from './snapshots';
 
@@ -33,6 +35,7 @@ const above = [{ title: 'VMs', href: '/vms' }];
 export function VMDetail({ name }: { name: string }) {
   const [, navigate] = useLocation();
   const [address] = useParam('tenant', '');
+  const opens = useMay()('CreateTicket');
   const { actions, first, dialog } = useVMActions(() => navigate('/vms'));
   const query = useQuery({
     queryKey: ['vms', 'one', name, address],
@@ -101,7 +104,7 @@ export function VMDetail({ name }: { name: string }) {
             { id: 'snapshots', label: 'Snapshots', content: () => <Snapshots vm={vm} /> },
             { id: 'backups', label: 'Backups', content: () => <VMBackups vm={vm} /> },
             { id: 'network', label: 'Network', content: () => <NetworkTab vm={vm} /> },
-            { id: 'console', label: 'Console', content: () => <NoConsole vm={vm} /> },
+            ...(opens ? [{ id: 'console', label: 'Console', content: () => <GuestConsole vm={vm} /> }, { id: 'screen', label: 'Screen', content: () => <GuestScreen vm={vm} /> }] : []),
             { id: 'events', label: 'Events', content: () => <Events vm={vm} /> },
           ]}
         />
@@ -111,15 +114,12 @@ export function VMDetail({ name }: { name: string }) {
   );
 }
 
-/** This service's API has no tickets for consoles and screens yet; the hypervisor's has. */
-function NoConsole({ vm }: { vm: VM }) {
-  return (
-    <Card>
-      <Empty icon="node" title="Not here yet">
-        This service does not pass consoles and screens on. Who may use the hypervisor{vm.node ? ` of ${vm.node}` : ''} finds those of {vm.name} in its own console; the switcher above leads there.
-      </Empty>
-    </Card>
-  );
+function GuestConsole({ vm }: { vm: VM }) {
+  return <Console guest={useGuest(vm)} runs={alive(vm)} state={vm.state} />;
+}
+
+function GuestScreen({ vm }: { vm: VM }) {
+  return <Screen guest={useGuest(vm)} runs={alive(vm)} state={vm.state} />;
 }
 
 const networks = { none: 'none', user: 'its own, behind the host', bridge: 'a bridge of the host' } as const;

@@ -1,15 +1,15 @@
 /** The screen of a VM over VNC, with keyboard and mouse. */
 import RFB from '@novnc/novnc';
 import { useRef } from 'react';
-import { useSocket } from './socket';
-import { LinkState, Refused } from './viewers';
+import { useSocket, type Guest } from './socket';
+import { LinkState, Refused } from './viewer';
 
-export default function Screen({ id, name }: { id: string; name: string }) {
+export default function Screen({ guest }: { guest: Guest }) {
   const viewer = useRef<HTMLDivElement>(null);
   const box = useRef<HTMLDivElement>(null);
   const first = useRef<HTMLButtonElement>(null);
   const rfb = useRef<RFB | null>(null);
-  const link = useSocket(id, 'vnc', (socket) => {
+  const link = useSocket(guest, 'screen', (socket) => {
     const element = box.current;
     if (!element) return () => undefined;
     const screen = new RFB(element, socket, { shared: true });
@@ -52,7 +52,7 @@ export default function Screen({ id, name }: { id: string; name: string }) {
         className="viewer-screen"
         hidden={refused}
         role="group"
-        aria-label={`Screen of ${name}`}
+        aria-label={`Screen of ${guest.name}`}
         onKeyDownCapture={(e) => {
           if (!e.ctrlKey || !e.shiftKey || e.code !== 'KeyX') return;
           e.preventDefault();

@@ -1,12 +1,11 @@
 /** The console and the screen of a VM. Their viewers are large, so they are loaded on demand. */
 import { lazy, Suspense, type ReactNode } from 'react';
-import { ApiError } from '../../ui/problem';
-import { Card } from '../../ui/facts';
-import { Failure, Notice } from '../../ui/notice';
-import { Status, type Tone } from '../../ui/status';
-import type { VM } from '../api';
-import { alive } from '../states';
-import type { Link } from './socket';
+import { Card } from '../facts';
+import { Failure, Notice } from '../notice';
+import { ApiError } from '../problem';
+import { Status, type Tone } from '../status';
+import type { Guest, Link } from './socket';
+import './viewer.css';
 
 const Terminal = lazy(() => import('./terminal'));
 const ScreenView = lazy(() => import('./screen'));
@@ -40,11 +39,17 @@ export function Refused({ error, what, hint = '' }: { error: unknown; what: stri
   return <Failure error={error} />;
 }
 
-function Viewer({ vm, what, children }: { vm: VM; what: string; children: ReactNode }) {
-  if (!alive(vm.state)) {
+/** Whether a VM has a process, and its state in a word. */
+interface Running {
+  runs: boolean;
+  state: string;
+}
+
+function Viewer({ runs, state, what, children }: Running & { what: string; children: ReactNode }) {
+  if (!runs) {
     return (
       <Notice tone="info">
-        The VM is {vm.state}. It has a {what} while it runs.
+        The VM is {state}. It has a {what} while it runs.
       </Notice>
     );
   }
@@ -55,18 +60,18 @@ function Viewer({ vm, what, children }: { vm: VM; what: string; children: ReactN
   );
 }
 
-export function Console({ vm }: { vm: VM }) {
+export function Console({ guest, ...running }: Running & { guest: Guest }) {
   return (
-    <Viewer vm={vm} what="console">
-      <Terminal id={vm.id} name={vm.name} />
+    <Viewer {...running} what="console">
+      <Terminal guest={guest} />
     </Viewer>
   );
 }
 
-export function Screen({ vm }: { vm: VM }) {
+export function Screen({ guest, ...running }: Running & { guest: Guest }) {
   return (
-    <Viewer vm={vm} what="screen">
-      <ScreenView id={vm.id} name={vm.name} />
+    <Viewer {...running} what="screen">
+      <ScreenView guest={guest} />
     </Viewer>
   );
 }

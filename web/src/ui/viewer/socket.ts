@@ -4,11 +4,20 @@
  * with a new ticket, with increasing waits.
  */
 import { useEffect, useEffectEvent, useState } from 'react';
-import { body } from '../../ui/client';
-import { ApiError } from '../../ui/problem';
-import { api } from '../api';
+import { ApiError } from '../problem';
 
-export type Channel = 'console' | 'vnc';
+export type Channel = 'console' | 'screen';
+
+/** A VM as a service reaches its console and its screen. It must stay the same object while it is the same VM. */
+export interface Guest {
+  name: string;
+  /** The address of a channel on this server, with its query. */
+  address: (channel: Channel) => string;
+  /** Asks for a channel without opening a socket. It fails with the reason why there is none, or with 426. */
+  ask: (channel: Channel) => Promise<unknown>;
+  /** Asks for a ticket, which opens one socket. */
+  ticket: () => Promise<string>;
+}
 
 export interface Link {
   state: 'connecting' | 'open' | 'waiting' | 'refused';
@@ -41,15 +50,15 @@ export interface Position {
 }
 
 /** The URL of a socket, and the position from which a console is replayed. */
-export function socketURL(id: string, channel: Channel, ticket: string, page: Pick<Location, 'protocol' | 'host'> = location, from?: Position): string {
-  const socket = `${page.protocol === 'https:' ? 'wss:' : 'ws:'}//${page.host}/v1/vms/${encodeURIComponent(id)}/${channel}?ticket=${encodeURIComponent(ticket)}`;
+export function socketURL(address: string, ticket: string, page: Pick<Location, 'protocol' | 'host'> = location, from?: Position): string {
+  const socket = `${page.protocol === 'https:' ? 'wss:' : 'ws:'}//${page.host}${address}${address.includes('?') ? '&' : '?'}ticket=${encodeURIComponent(ticket)}`;
   return from ? `${socket}&offset=${from.offset}&log=${encodeURIComponent(from.log)}` : socket;
 }
 
 /** Browsers do not tell why a socket was refused. The same request without a socket does. */
-async function refusal(id: string, channel: Channel): Promise<ApiError | undefined> {
+async function refusal(ask: () => Promise<unknown>): Promise<ApiError | undefined> {
   try {
-    await api.GET(`/v1/vms/{id}/${channel}`, { params: { path: { id } } });
+    await ask();
   } catch (e) {
     // 426 means that only the upgrade to a socket was missing.
     if (e instanceof ApiError && e.status >= 400 && e.status < 500 && e.status !== 426 && e.status !== 429) return e;
@@ -61,7 +70,7 @@ async function refusal(id: string, channel: Channel): Promise<ApiError | undefin
  * Keeps a socket open. `attach` is called for each new one before it is open, and returns a
  * function that ends its use. `reached` returns the position from which a console continues.
  */
-export function useSocket(id: string, channel: Channel, attach: (socket: WebSocket) => () => void, reached?: () => Position): Link {
+export function useSocket(guest: Guest, channel: Channel, attach: (socket: WebSocket) => () => void, reached?: () => Position): Link {
   const [link, setLink] = useState<Link>({ state: 'connecting' });
   const onSocket = useEffectEvent(attach);
   const position = useEffectEvent(() => reached?.());
@@ -84,7 +93,7 @@ export function useSocket(id: string, channel: Channel, attach: (socket: WebSock
       drop = () => undefined;
       if (over) return;
       if (openedAt !== undefined && performance.now() - openedAt > soundMs) failures = 0;
-      const error = openedAt === undefined ? await refusal(id, channel) : undefined;
+      const error = openedAt === undefined ? await refusal(() => guest.ask(channel)) : undefined;
       if (error) refuse(error);
       else again();
     };
@@ -94,19 +103,19 @@ export function useSocket(id: string, channel: Channel, attach: (socket: WebSock
         // Many VMs have no screen, and noVNC reports refusals in its own words, so check first. For
         // a console, the check would start a shell in a sandbox, so it is done only after a
         // refusal.
-        const error = channel === 'vnc' ? await refusal(id, channel) : undefined;
+        const error = channel === 'screen' ? await refusal(() => guest.ask(channel)) : undefined;
         if (error) {
           refuse(error);
           return;
         }
-        ({ ticket } = await body(api.POST('/v1/vms/{id}/tickets', { params: { path: { id } } })));
+        ticket = await guest.ticket();
       } catch (error) {
         if (passing(error)) again();
         else refuse(error);
         return;
       }
       if (over) return;
-      const socket = new WebSocket(socketURL(id, channel, ticket, location, position()));
+      const socket = new WebSocket(socketURL(guest.address(channel), ticket, location, position()));
       socket.binaryType = 'arraybuffer';
       let openedAt: number | undefined;
       const detach = onSocket(socket);
@@ -126,6 +135,6 @@ export function useSocket(id: string, channel: Channel, attach: (socket: WebSock
       clearTimeout(timer);
       drop();
     };
-  }, [id, channel]);
+  }, [guest, channel]);
   return link;
 }

@@ -6,11 +6,11 @@ import { FitAddon } from '@xterm/addon-fit';
 import { Terminal as XTerm, type ITerminalOptions } from '@xterm/xterm';
 import '@xterm/xterm/css/xterm.css';
 import { useEffect, useRef, useState } from 'react';
-import { colour, useDark } from '../../ui/theme';
-import { toast } from '../../ui/toast';
-import { useSocket, type Position } from './socket';
+import { colour, useDark } from '../theme';
+import { toast } from '../toast';
+import { useSocket, type Guest, type Position } from './socket';
 import { styledElements } from './styled-elements';
-import { LinkState, Refused } from './viewers';
+import { LinkState, Refused } from './viewer';
 
 const scrollback = 5_000;
 
@@ -96,15 +96,15 @@ function useTheme(terminal: XTerm | undefined, box: React.RefObject<HTMLDivEleme
   }, [terminal, box, dark]);
 }
 
-export default function Terminal({ id, name }: { id: string; name: string }) {
+export default function Terminal({ guest }: { guest: Guest }) {
   const viewer = useRef<HTMLDivElement>(null);
   const first = useRef<HTMLButtonElement>(null);
   const { box, terminal } = useTerminal(() => first.current?.focus());
   useTheme(terminal, box);
   return (
     <div ref={viewer} className="viewer">
-      {terminal ? <Connected id={id} terminal={terminal} first={first} onFull={() => void viewer.current?.requestFullscreen()} /> : <div className="viewer-tools" />}
-      <div ref={box} className="viewer-screen" role="group" aria-label={`Console of ${name}`} />
+      {terminal ? <Connected guest={guest} terminal={terminal} first={first} onFull={() => void viewer.current?.requestFullscreen()} /> : <div className="viewer-tools" />}
+      <div ref={box} className="viewer-screen" role="group" aria-label={`Console of ${guest.name}`} />
       <p className="viewer-hint">
         Keys go to the guest. <kbd>Ctrl</kbd> <kbd>Shift</kbd> <kbd>X</kbd> leaves the console, with <kbd>C</kbd> it copies and with <kbd>V</kbd> it pastes.
       </p>
@@ -112,7 +112,7 @@ export default function Terminal({ id, name }: { id: string; name: string }) {
   );
 }
 
-function Connected({ id, terminal, first, onFull }: { id: string; terminal: XTerm; first: React.RefObject<HTMLButtonElement | null>; onFull: () => void }) {
+function Connected({ guest, terminal, first, onFull }: { guest: Guest; terminal: XTerm; first: React.RefObject<HTMLButtonElement | null>; onFull: () => void }) {
   const [read, setRead] = useState(false);
   const reached = useRef<Position>({ log: '', offset: 0 });
   const attach = (socket: WebSocket) => {
@@ -137,7 +137,7 @@ function Connected({ id, terminal, first, onFull }: { id: string; terminal: XTer
       binary.dispose();
     };
   };
-  const link = useSocket(id, 'console', attach, () => reached.current);
+  const link = useSocket(guest, 'console', attach, () => reached.current);
   return (
     <>
       <div className="viewer-tools">
