@@ -131,7 +131,9 @@ hypervisor daemon refuses images that lead to other files.`,
 }
 
 var imageColumns = output.Columns[vmapi.Image]{
-	Heads: []string{"ID", "NAME", "IMAGE", "STATE", "DISTRIBUTION", "RELEASE", "DISK", "SIZE", "TENANT", "CREATED", "ERROR"},
+	Heads: []string{
+		"ID", "NAME", "IMAGE", "STATE", "DISTRIBUTION", "RELEASE", "DISK", "SIZE", "TENANT", "CREATED", "ERROR",
+	},
 	Row: func(i vmapi.Image) []any {
 		return []any{
 			i.Id, i.Name, i.Image, i.State, i.Distribution, i.Version, verb.Bytes(i.VirtualSizeBytes), verb.Bytes(i.SizeBytes),

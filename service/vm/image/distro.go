@@ -42,7 +42,9 @@ type bootstrap struct {
 const usePackage = "on Debian and Ubuntu, apt-get install "
 
 // guestPackages are those of Debian and Ubuntu.
-var guestPackages = []string{"systemd-sysv", "dbus", "udev", "login", "e2fsprogs", "fdisk", "iproute2", "ca-certificates"}
+var guestPackages = []string{
+	"systemd-sysv", "dbus", "udev", "login", "e2fsprogs", "fdisk", "iproute2", "ca-certificates",
+}
 
 // rpmPackages are those of distributions with RPM packages.
 var rpmPackages = []string{

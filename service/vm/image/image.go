@@ -267,7 +267,9 @@ func (m *Manager) guard(ctx context.Context, folder string) (context.Context, fu
 	})
 	return ctx, func() {
 		cancel(nil)
-		_ = <-done // it fails only by a panic, which is logged
+		if err := <-done; err != nil {
+			m.cfg.Log.Warn("the size of an image's folder was not watched", "error", err)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package image
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -130,10 +131,10 @@ func (l *logger) flush() {
 // close stores what is left. It returns why something could not be stored.
 func (l *logger) close() error {
 	l.stop()
-	_ = <-l.done // it fails only by a panic, which is logged
+	failed := <-l.done
 	l.mu.Lock()
 	l.endLine()
 	l.mu.Unlock()
 	l.flush()
-	return l.failed
+	return errors.Join(failed, l.failed)
 }
