@@ -78,7 +78,7 @@ export function Account() {
           }}
         >
           <p>Scan this picture with an authenticator app, or type the secret into it.</p>
-          <img className="qr" src={setup.qr} alt="A QR code with the secret below" width={220} height={220} />
+          <img className="qr" src={setup.qr} alt="A QR code with the secret below" width={256} height={256} />
           <CopyBox label="Secret" text={setup.secret} />
         </FormDialog>
       )}

@@ -58,6 +58,8 @@ interface Restore extends Omit<RestoreSpec, 'target_vm_name'> {
 
 const restoreSchema: Schema = {
   ...schemas.RestoreBackup,
+  // Which fields are asked for depends on what is restored.
+  required: [],
   properties: { ...schemas.RestoreBackup.properties, where: { type: 'string', enum: ['new', 'place'], default: 'new' }, target_vm_name: { ...(schemas.RestoreBackup.properties?.['target_vm_name'] as Schema), type: 'string' } },
 };
 
