@@ -112,6 +112,16 @@ func (c *Client) GetMe(ctx context.Context, editors ...rest.Editor) (*http.Respo
 	return c.Send(ctx, rest.To("GET", "/api/auth/me"), editors)
 }
 
+// ChangePassword Change one's own password, which ends all one's tokens
+func (c *Client) ChangePassword(ctx context.Context, body ChangePasswordJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/auth/password").JSON("application/json", body), editors)
+}
+
+// ChangePasswordWithBody Change one's own password, which ends all one's tokens
+func (c *Client) ChangePasswordWithBody(ctx context.Context, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/auth/password").Body(contentType, body), editors)
+}
+
 // ListBackups Backups, newest first
 func (c *Client) ListBackups(ctx context.Context, params *ListBackupsParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("GET", "/api/backups")

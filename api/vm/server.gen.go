@@ -48,6 +48,9 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 	}, s.Login, LoginResponseObject.VisitLoginResponse))
 	mux.HandleFunc("GET "+base+"/api/auth/me", rest.Serve(fail, func(_ *rest.Input, _ *GetMeRequestObject) {
 	}, s.GetMe, GetMeResponseObject.VisitGetMeResponse))
+	mux.HandleFunc("POST "+base+"/api/auth/password", rest.Serve(fail, func(in *rest.Input, q *ChangePasswordRequestObject) {
+		q.Body = rest.JSON[ChangePasswordJSONRequestBody](in, true)
+	}, s.ChangePassword, ChangePasswordResponseObject.VisitChangePasswordResponse))
 	mux.HandleFunc("GET "+base+"/api/backups", rest.Serve(fail, func(in *rest.Input, q *ListBackupsRequestObject) {
 		in.Query("limit", false, &q.Params.Limit)
 		in.Query("cursor", false, &q.Params.Cursor)
@@ -548,6 +551,23 @@ type GetMe200JSONResponse Me
 
 func (r GetMe200JSONResponse) VisitGetMeResponse(w http.ResponseWriter) error {
 	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ChangePasswordRequestObject is a request of ChangePassword.
+type ChangePasswordRequestObject struct {
+	Body *ChangePasswordJSONRequestBody
+}
+
+// ChangePasswordResponseObject is an answer of ChangePassword.
+type ChangePasswordResponseObject interface {
+	VisitChangePasswordResponse(w http.ResponseWriter) error
+}
+
+type ChangePassword204Response struct {
+}
+
+func (r ChangePassword204Response) VisitChangePasswordResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
 }
 
 // ListBackupsRequestObject is a request of ListBackups.
@@ -2204,6 +2224,9 @@ type Server interface {
 	// GetMe Who calls
 	// (GET /api/auth/me)
 	GetMe(context.Context, GetMeRequestObject) (GetMeResponseObject, error)
+	// ChangePassword Change one's own password, which ends all one's tokens
+	// (POST /api/auth/password)
+	ChangePassword(context.Context, ChangePasswordRequestObject) (ChangePasswordResponseObject, error)
 	// ListBackups Backups, newest first
 	// (GET /api/backups)
 	ListBackups(context.Context, ListBackupsRequestObject) (ListBackupsResponseObject, error)

@@ -2144,6 +2144,12 @@ type Observed struct {
 	Silent []string `json:"silent"`
 }
 
+// PasswordChange defines model for PasswordChange.
+type PasswordChange struct {
+	CurrentPassword string `json:"current_password"`
+	NewPassword     string `json:"new_password"`
+}
+
 // PolicyAction defines model for PolicyAction.
 type PolicyAction string
 
@@ -3431,6 +3437,9 @@ type LoginJSONRequestBody = Credentials
 
 // LogoutJSONRequestBody defines body for Logout for application/json ContentType.
 type LogoutJSONRequestBody = Nothing
+
+// ChangePasswordJSONRequestBody defines body for ChangePassword for application/json ContentType.
+type ChangePasswordJSONRequestBody = PasswordChange
 
 // CreateBackupJSONRequestBody defines body for CreateBackup for application/json ContentType.
 type CreateBackupJSONRequestBody = BackupSpec

@@ -27,12 +27,12 @@ var Account = client.Account{
 		}
 		return me.Subject, err
 	},
-	Session: func(ctx context.Context, p client.Place, username, password string) (string, time.Time, error) {
+	Session: func(ctx context.Context, p client.Place, l client.Login) (string, time.Time, error) {
 		c, send, err := api.Connect(p)
 		if err != nil {
 			return "", time.Time{}, err
 		}
-		r, err := c.Login(ctx, edgeapi.LoginRequest{Username: username, Password: password})
+		r, err := c.Login(ctx, edgeapi.LoginRequest{Username: l.Username, Password: l.Password})
 		session, err := decode[edgeapi.Session](send(ctx, r, err))
 		return session.Token, session.ExpiresAt, err
 	},

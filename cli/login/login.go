@@ -39,6 +39,7 @@ type attempt struct {
 
 	context, server, caFile           string
 	username, passwordFile, tokenFile string
+	code                              string
 }
 
 // New returns the commands login and logout.
@@ -74,6 +75,7 @@ Services: ` + names + `.`,
 	f.StringVar(&a.context, "context", "", "context to store it in (default: the current one)")
 	f.StringVarP(&a.username, "username", "u", "", "who to log in as, for services with passwords")
 	f.StringVar(&a.passwordFile, "password-file", "", "file with the password; - is standard input")
+	f.StringVar(&a.code, "code", "", "code of the second factor, or a recovery code; it works once")
 	f.StringVar(&a.tokenFile, "token-file", "", "file with a token; - is standard input")
 	cmd.MarkFlagsMutuallyExclusive("token-file", "password-file")
 	cmd.MarkFlagsMutuallyExclusive("token-file", "username")
@@ -182,7 +184,14 @@ func (a *attempt) credential(
 	if err != nil {
 		return expires, err
 	}
-	p.Token, expires, err = account.Session(ctx, *p, cmp.Or(a.username, "admin"), password)
+	l := client.Login{Username: cmp.Or(a.username, "admin"), Password: password, Code: a.code}
+	p.Token, expires, err = account.Session(ctx, *p, l)
+	if err != nil && l.Code == "" && account.NeedsCode != nil && account.NeedsCode(err) {
+		if l.Code, err = a.ask(ctx, "Code of the second factor, or a recovery code", "", "--code"); err != nil {
+			return expires, err
+		}
+		p.Token, expires, err = account.Session(ctx, *p, l)
+	}
 	return expires, err
 }
 

@@ -30,12 +30,17 @@ var Account = client.Account{
 		}
 		return me.Username, err
 	},
-	Session: func(ctx context.Context, p client.Place, username, password string) (string, time.Time, error) {
+	Session: func(ctx context.Context, p client.Place, l client.Login) (string, time.Time, error) {
 		c, send, err := api.Connect(p)
 		if err != nil {
 			return "", time.Time{}, err
 		}
-		return login(ctx, c, send, username, password)
+		return login(ctx, c, send, l)
+	},
+	NeedsCode: func(err error) bool {
+		var refusal *rest.Refusal
+		// The service's errors have no codes.
+		return errors.As(err, &refusal) && refusal.Status == http.StatusUnauthorized && refusal.Message == codeRequired
 	},
 	End: func(ctx context.Context, p client.Place) error {
 		c, send, err := api.Connect(p)
@@ -52,10 +57,15 @@ var Account = client.Account{
 	},
 }
 
-func login(
-	ctx context.Context, c *vmapi.Client, send verb.Send, username, password string,
-) (string, time.Time, error) {
-	r, err := c.Login(ctx, vmapi.Credentials{Username: username, Password: &password})
+// codeRequired is what the service answers if a login lacks the code of the second factor.
+const codeRequired = "Two-factor code required"
+
+func login(ctx context.Context, c *vmapi.Client, send verb.Send, l client.Login) (string, time.Time, error) {
+	credentials := vmapi.Credentials{Username: l.Username, Password: &l.Password}
+	if l.Code != "" {
+		credentials.TotpCode = &l.Code
+	}
+	r, err := c.Login(ctx, credentials)
 	s, err := decode[vmapi.Session](send(ctx, r, err))
 	return s.Token, s.ExpiresAt, err
 }
@@ -72,7 +82,7 @@ func devLogin(
 	if err != nil {
 		return "", err
 	}
-	token, _, err := login(ctx, c, send, username, password)
+	token, _, err := login(ctx, c, send, client.Login{Username: username, Password: password})
 	return token, err
 }
 

@@ -3,7 +3,7 @@
 // below it.
 //
 //	vms.go        the command, and how the service is reached
-//	account.go    logging in; user.go, tenant.go, twofactor.go: who may do what
+//	account.go    logging in; password.go: one's own password; user.go, tenant.go, twofactor.go: who may do what
 //	list.go, create.go, life.go, snapshot.go: VMs
 //	guest.go      consoles, screens, programs and files, for package guest
 //	image.go      images that VMs are made of
@@ -81,7 +81,7 @@ runs on this machine, the command logs in as the admin whose password "mainstay 
 		s.metrics(), s.events(), s.snapshots(), s.images(), s.backups(), s.network(), s.jobs(),
 		s.webhooks(), s.compliance(),
 		s.billing(),
-		s.whoami(), s.users(), s.tenants(), s.twoFactor(), s.audit(),
+		s.whoami(), s.password(), s.users(), s.tenants(), s.twoFactor(), s.audit(),
 	)
 	in := s.guests()
 	cmd.AddCommand(in.Console(), in.VNC(), in.Run(), in.Copy())

@@ -112,6 +112,8 @@ func takeTour(tr *tour) {
 	enabled := contracttest.As[vmapi.TwoFactorEnabled](
 		tr.as(alice, "VerifyTwoFactor", "/api/auth/2fa/verify", object{"code": code(tr.T, setup.Secret, tr.now())}, 200))
 	tr.as(alice, "DisableTwoFactor", "/api/auth/2fa/disable", object{"code": enabled.RecoveryCodes[0]}, 200)
+	tr.as(alice, "ChangePassword", "/api/auth/password", object{"current_password": "long enough", "new_password": "longer than that"}, 204)
+	alice = tr.login("alice", "longer than that")
 	tr.as(alice, "Logout", "/api/auth/logout", nil, 204)
 	tr.ok("DeleteUser", "/api/users/alice", nil, 204)
 	tr.ok("PutTenant", "/api/tenants/empty", object{}, 200)

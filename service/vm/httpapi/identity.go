@@ -80,6 +80,15 @@ func (a *API) DisableTwoFactor(
 	return vmapi.DisableTwoFactor200JSONResponse{Status: vmapi.TwoFactorStatusStatusN2faDisabled}, nil
 }
 
+// ChangePassword changes the caller's password.
+func (a *API) ChangePassword(
+	ctx context.Context, req vmapi.ChangePasswordRequestObject,
+) (vmapi.ChangePasswordResponseObject, error) {
+	by := personOf(caller.From(ctx))
+	err := a.identity.ChangePassword(ctx, by, req.Body.CurrentPassword, req.Body.NewPassword)
+	return vmapi.ChangePassword204Response{}, err
+}
+
 func apiUser(u identity.Account) vmapi.User {
 	return vmapi.User{
 		Id: u.ID, Username: u.Username, Role: vmapi.Role(u.Role), Tenant: some(u.Tenant), Source: vmapi.UserSource(u.Source),

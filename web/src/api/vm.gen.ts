@@ -156,6 +156,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/auth/password": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Change one's own password, which ends all one's tokens
+         * @description For users with a password that this service checks. A wrong current password counts as a failed sign-in.
+         */
+        post: operations["ChangePassword"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/backups": {
         parameters: {
             query?: never;
@@ -2637,6 +2657,10 @@ export interface components {
             /** @description VMs whose flows are missing because their host does not answer */
             silent: string[];
         };
+        PasswordChange: {
+            current_password: string;
+            new_password: string;
+        };
         /** @enum {string} */
         PolicyAction: "allow" | "deny";
         /** @enum {string} */
@@ -3607,6 +3631,34 @@ export interface operations {
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             429: components["responses"]["TooMany"];
+        };
+    };
+    ChangePassword: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PasswordChange"];
+            };
+        };
+        responses: {
+            /** @description It is changed */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            507: components["responses"]["Full"];
         };
     };
     ListBackups: {

@@ -1,4 +1,4 @@
-/** One's own account: who one is, and the second factor. */
+/** One's own account: who one is, the password, and the second factor. */
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { body } from '../ui/client';
@@ -20,6 +20,7 @@ export function Account() {
   const [setup, setSetup] = useState<{ secret: string; qr: string }>();
   const [codes, setCodes] = useState<readonly string[]>();
   const [disabling, setDisabling] = useState(false);
+  const [changing, setChanging] = useState(false);
   const refresh = () => queries.invalidateQueries({ queryKey: ['me'] });
   const begin = async () => {
     try {
@@ -40,7 +41,12 @@ export function Account() {
               ['Role', me.role],
               ['Tenant', me.tenant ?? <span key="t" className="muted">{me.role === 'admin' ? 'none: you see everything' : 'none'}</span>],
               ['This session ends', <EndTime key="e" at={me.expires_at} />],
-              ['Password', 'An admin sets a new one, under Users; that of an account of the host is changed on the host.'],
+              [
+                'Password',
+                <button key="c" type="button" className="btn btn-small" onClick={() => setChanging(true)}>
+                  Change it…
+                </button>,
+              ],
             ]}
           />
         </Card>
@@ -109,6 +115,26 @@ export function Account() {
             </button>
           </div>
         </Dialog>
+      )}
+      {changing && (
+        <FormDialog<{ current_password: string; new_password: string }>
+          title="Change your password"
+          schema={schemas.ChangePassword}
+          fields={[
+            { name: 'current_password', label: 'Current password', kind: 'password' },
+            { name: 'new_password', label: 'New password', kind: 'password', hint: 'At least 8 characters' },
+          ]}
+          action="Change it"
+          onClose={() => setChanging(false)}
+          onSubmit={async (input) => {
+            await api.POST('/api/auth/password', { body: input });
+            setChanging(false);
+            toast('Your password is changed. Sign in again with the new one.');
+            await refresh();
+          }}
+        >
+          <p>All your sessions end, also this one. The password of an account of the host is changed on the host.</p>
+        </FormDialog>
       )}
       {disabling && (
         <FormDialog<{ code: string }>
