@@ -884,6 +884,17 @@ func (c *Client) ListVMEvents(ctx context.Context, name VMName, params *ListVMEv
 	return c.Send(ctx, out, editors)
 }
 
+// GetVMHistory What the VM used in the last seven days
+func (c *Client) GetVMHistory(ctx context.Context, name VMName, params *GetVMHistoryParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/api/vms/{name}/history").Path("name", name)
+	if params != nil {
+		out.Query("since", params.Since)
+		out.Query("points", params.Points)
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out, editors)
+}
+
 // GetVMMetrics What the VM uses at this moment; zeros if the daemon does not know it
 func (c *Client) GetVMMetrics(ctx context.Context, name VMName, params *GetVMMetricsParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("GET", "/api/vms/{name}/metrics").Path("name", name)

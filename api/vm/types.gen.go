@@ -2048,11 +2048,23 @@ type Me struct {
 
 // Metrics defines model for Metrics.
 type Metrics struct {
+	// At When it was measured, by the host's clock; absent if it does not run
+	At *time.Time `json:"at,omitempty"`
+
+	// CpuSeconds Processor time since the VM started; absent if it does not run
+	CpuSeconds *float64 `json:"cpu_seconds,omitempty"`
+
 	// CpuUsage Percent of one processor, since the measurement before or on average since the start
 	CpuUsage float64 `json:"cpu_usage"`
 
+	// DiskReadBytes Since the VM started; absent if it does not run
+	DiskReadBytes *int64 `json:"disk_read_bytes,omitempty"`
+
 	// DiskUsage Bytes read and written since the start
 	DiskUsage int64 `json:"disk_usage"`
+
+	// DiskWrittenBytes Since the VM started; absent if it does not run
+	DiskWrittenBytes *int64 `json:"disk_written_bytes,omitempty"`
 
 	// MemoryUsage Bytes of the host's memory
 	MemoryUsage int64 `json:"memory_usage"`
@@ -2461,6 +2473,26 @@ type TwoFactorStatus struct {
 // TwoFactorStatusStatus defines model for TwoFactorStatus.Status.
 type TwoFactorStatusStatus string
 
+// UsagePoint Averages over the time of one step in which the VM was measured
+type UsagePoint struct {
+	// At When the step begins
+	At time.Time `json:"at"`
+
+	// CpuPercent Of one processor: 200 are two busy processors
+	CpuPercent                float64 `json:"cpu_percent"`
+	DiskReadBytesPerSecond    float64 `json:"disk_read_bytes_per_second"`
+	DiskWrittenBytesPerSecond float64 `json:"disk_written_bytes_per_second"`
+
+	// MemoryBytes Resident on the host
+	MemoryBytes float64 `json:"memory_bytes"`
+
+	// NetReceivedBytesPerSecond By the guest
+	NetReceivedBytesPerSecond float64 `json:"net_received_bytes_per_second"`
+
+	// NetSentBytesPerSecond By the guest
+	NetSentBytesPerSecond float64 `json:"net_sent_bytes_per_second"`
+}
+
 // UsageRecord defines model for UsageRecord.
 type UsageRecord struct {
 	// CpuHours Hours in which the process ran times its processors
@@ -2593,6 +2625,24 @@ type VMChange struct {
 	Name      *string `json:"name,omitempty"`
 	Protected *bool   `json:"protected,omitempty"`
 	Tags      *Tags   `json:"tags,omitempty"`
+}
+
+// VMHistory defines model for VMHistory.
+type VMHistory struct {
+	// From Where the first step begins
+	From time.Time `json:"from"`
+
+	// Now By the daemon's clock
+	Now time.Time `json:"now"`
+
+	// Points In order of time
+	Points []UsagePoint `json:"points"`
+
+	// StepSeconds The length of a step
+	StepSeconds int `json:"step_seconds"`
+
+	// To Where the last step ends
+	To time.Time `json:"to"`
 }
 
 // VMList defines model for VMList.
@@ -3310,6 +3360,18 @@ type ListVMEventsParams struct {
 
 	// Cursor Where the page begins, from the `Link` header
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Tenant The VM's tenant, for callers without one
+	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// GetVMHistoryParams defines parameters for GetVMHistory.
+type GetVMHistoryParams struct {
+	// Since Where the history begins; an hour ago when absent
+	Since *time.Time `form:"since,omitempty" json:"since,omitempty"`
+
+	// Points The most points to answer with. The step is the shortest of 1, 5, 15, 30 minutes, 1, 3, 6, 12 hours and longer that does
+	Points *int `form:"points,omitempty" json:"points,omitempty"`
 
 	// Tenant The VM's tenant, for callers without one
 	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`

@@ -138,6 +138,7 @@ func takeTour(tr *tour) {
 	if m := contracttest.As[vmapi.Metrics](tr.ok("GetVMMetrics", "/api/vms/web/metrics", nil, 200)); math.Round(m.CpuUsage) != 50 || m.DiskUsage != 7 {
 		tr.Errorf("%+v", m)
 	}
+	tr.ok("GetVMHistory", "/api/vms/web/history?points=10", nil, 200)
 	tr.ok("ListVMEvents", "/api/vms/web/events?limit=2", nil, 200)
 	tourGuests(tr)
 	tr.ok("CloneVM", "/api/vms/web/clone", object{"target_name": "two"}, 201)

@@ -36,7 +36,7 @@ const pages: [name: string, path: string, expected: string | RegExp][] = [
   ['vms', '/vms', 'spare'],
   ['vms-none', '/vms?state=failed', 'No VM matches'],
   ['create', '/new-vm', 'Create the VM'],
-  ['vm', '/vms/web?tenant=acme', 'Usage since this page was opened'],
+  ['vm', '/vms/web?tenant=acme', 'Usage'],
   ['vm-snapshots', '/vms/spare#snapshots', 'the disk stands on it'],
   ['vm-backups', '/vms/web#backups', /completed|running/],
   ['vm-network', '/vms/web#network', 'In: what comes to it'],

@@ -20,7 +20,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/vm/record"
 )
 
-// What is inside a VM, and its console and screen, are the daemon's: requests are passed on to it, and its
+// What is inside a VM, its console and screen, and its history are the daemon's: requests are passed on to it, and its
 // answers back.
 
 // credentialTicket is the x-credential of operations that accept a ticket in the query.
@@ -141,6 +141,17 @@ func (a *API) socketTo(channel string) func(http.ResponseWriter, *http.Request, 
 		}
 		return err
 	}
+}
+
+// history passes on what the daemon has measured of a VM.
+func (a *API) history(w http.ResponseWriter, r *http.Request, _ caller.Caller) error {
+	vm, err := a.reached(r)
+	if err != nil {
+		return err
+	}
+	query := r.URL.Query()
+	query.Del("tenant")
+	return a.driver.Forward(w, r, driver.PlaceOf(&vm), "history", query, false)
 }
 
 // inGuest returns the handler of an operation of the guest's agent.

@@ -232,6 +232,8 @@ func (a *API) GetVMMetrics(
 	}
 	out.MemoryUsage, out.DiskUsage = m.MemoryBytes, m.DiskReadBytes+m.DiskWrittenBytes
 	out.NetworkRx, out.NetworkTx = m.NetReceivedBytes, m.NetSentBytes
+	out.CpuSeconds, out.At = &m.CPUSeconds, some(m.At)
+	out.DiskReadBytes, out.DiskWrittenBytes = &m.DiskReadBytes, &m.DiskWrittenBytes
 	return out, nil
 }
 

@@ -1341,6 +1341,34 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/vms/{name}/history": {
+        parameters: {
+            query?: {
+                /** @description The VM's tenant, for callers without one */
+                tenant?: components["parameters"]["OfTenant"];
+            };
+            header?: never;
+            path: {
+                /** @description A VM's name */
+                name: components["parameters"]["VMName"];
+            };
+            cookie?: never;
+        };
+        /**
+         * What the VM used in the last seven days
+         * @description The hypervisor daemon measures VMs that run every ten seconds. It adds this up by minute and keeps it for seven days, until the VM is
+         *     deleted. A step in which nothing was measured has no point, for example because the VM or the daemon did not run. The first step
+         *     may begin more than seven days ago, and then counts what is kept of it. The last step may not be over: it ends after `now`.
+         */
+        get: operations["GetVMHistory"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/vms/{name}/metrics": {
         parameters: {
             query?: {
@@ -2569,15 +2597,35 @@ export interface components {
         };
         Metrics: {
             /**
+             * Format: date-time
+             * @description When it was measured, by the host's clock; absent if it does not run
+             */
+            at?: string;
+            /**
+             * Format: double
+             * @description Processor time since the VM started; absent if it does not run
+             */
+            cpu_seconds?: number;
+            /**
              * Format: double
              * @description Percent of one processor, since the measurement before or on average since the start
              */
             cpu_usage: number;
             /**
              * Format: int64
+             * @description Since the VM started; absent if it does not run
+             */
+            disk_read_bytes?: number;
+            /**
+             * Format: int64
              * @description Bytes read and written since the start
              */
             disk_usage: number;
+            /**
+             * Format: int64
+             * @description Since the VM started; absent if it does not run
+             */
+            disk_written_bytes?: number;
             /**
              * Format: int64
              * @description Bytes of the host's memory
@@ -2936,6 +2984,38 @@ export interface components {
             /** @enum {string} */
             status: "2fa_disabled";
         };
+        /** @description Averages over the time of one step in which the VM was measured */
+        UsagePoint: {
+            /**
+             * Format: date-time
+             * @description When the step begins
+             */
+            at: string;
+            /**
+             * Format: double
+             * @description Of one processor: 200 are two busy processors
+             */
+            cpu_percent: number;
+            /** Format: double */
+            disk_read_bytes_per_second: number;
+            /** Format: double */
+            disk_written_bytes_per_second: number;
+            /**
+             * Format: double
+             * @description Resident on the host
+             */
+            memory_bytes: number;
+            /**
+             * Format: double
+             * @description By the guest
+             */
+            net_received_bytes_per_second: number;
+            /**
+             * Format: double
+             * @description By the guest
+             */
+            net_sent_bytes_per_second: number;
+        };
         UsageRecord: {
             /**
              * Format: double
@@ -3057,6 +3137,27 @@ export interface components {
             name?: string;
             protected?: boolean;
             tags?: components["schemas"]["Tags"];
+        };
+        VMHistory: {
+            /**
+             * Format: date-time
+             * @description Where the first step begins
+             */
+            from: string;
+            /**
+             * Format: date-time
+             * @description By the daemon's clock
+             */
+            now: string;
+            /** @description In order of time */
+            points: components["schemas"]["UsagePoint"][];
+            /** @description The length of a step */
+            step_seconds: number;
+            /**
+             * Format: date-time
+             * @description Where the last step ends
+             */
+            to: string;
         };
         VMList: {
             items: components["schemas"]["VM"][];
@@ -6020,6 +6121,43 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooMany"];
+        };
+    };
+    GetVMHistory: {
+        parameters: {
+            query?: {
+                /** @description The most points to answer with. The step is the shortest of 1, 5, 15, 30 minutes, 1, 3, 6, 12 hours and longer that does */
+                points?: number;
+                /** @description Where the history begins; an hour ago when absent */
+                since?: string;
+                /** @description The VM's tenant, for callers without one */
+                tenant?: components["parameters"]["OfTenant"];
+            };
+            header?: never;
+            path: {
+                /** @description A VM's name */
+                name: components["parameters"]["VMName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The history */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VMHistory"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
         };
     };
     GetVMMetrics: {

@@ -14,6 +14,7 @@ import { usePages } from '../../ui/paging';
 import { Table, type Column } from '../../ui/table';
 import { Tabs } from '../../ui/tabs';
 import { DateTime, EndTime, Time } from '../../ui/time';
+import { Plots, useSamples } from '../../ui/usage/plots';
 import { Console, Screen } from '../../ui/viewer/viewer';
 import { api, type VM, type VMEvent } from '../api';
 import { mib } from '../../ui/size';
@@ -23,7 +24,7 @@ import { Backups } from './backups';
 import { Agent, upFor } from './columns';
 import { Run } from './exec';
 import { useGuest } from './guest';
-import { Plots, useSamples } from './plots';
+import { measured } from './measured';
 import { Snapshots } from './snapshots';
 
 const above = [{ title: 'VMs', href: '/vms' }];
@@ -34,7 +35,7 @@ export function VMDetail({ id }: { id: string }) {
   const query = useQuery({ queryKey: ['vms', 'one', id], queryFn: ({ signal }) => body(api.GET('/v1/vms/{id}', { params: { path: { id } }, signal })), refetchInterval: 2_000 });
   const vm = query.data;
   const reading = vm !== undefined && alive(vm.state);
-  const samples = useSamples(id, reading);
+  const samples = useSamples(measured(id), reading);
   const gone = query.error instanceof ApiError && query.error.status === 404;
   if (!vm || gone) {
     return (
@@ -79,7 +80,7 @@ export function VMDetail({ id }: { id: string }) {
           label={`Parts of ${vm.name}`}
           inAddress
           tabs={[
-            { id: 'overview', label: 'Overview', content: () => <Summary vm={vm} plots={<Plots id={vm.id} samples={samples} reading={reading} />} /> },
+            { id: 'overview', label: 'Overview', content: () => <Summary vm={vm} plots={<Plots of={measured(vm.id)} samples={samples} reading={reading} />} /> },
             { id: 'console', label: 'Console', content: () => <GuestConsole vm={vm} /> },
             { id: 'screen', label: 'Screen', content: () => <GuestScreen vm={vm} /> },
             { id: 'run', label: 'Run a program', content: () => <Run vm={vm} /> },

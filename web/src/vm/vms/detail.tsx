@@ -17,6 +17,7 @@ import { Status } from '../../ui/status';
 import { Table, type Column } from '../../ui/table';
 import { Tabs } from '../../ui/tabs';
 import { DateTime, Time } from '../../ui/time';
+import { Plots, useSamples } from '../../ui/usage/plots';
 import { Console, Screen } from '../../ui/viewer/viewer';
 import { api, useMay, type VM, type VMEvent } from '../api';
 import { VMBackups } from '../backups/of-vm';
@@ -27,7 +28,7 @@ import { alive, VMState } from '../states';
 import { useVMActions } from './actions';
 import { TagList } from './columns';
 import { useGuest } from './guest';
-import { Plots } from './plots';
+import { measured } from './measured';
 import { Snapshots } from './snapshots';
 
 const above = [{ title: 'VMs', href: '/vms' }];
@@ -125,9 +126,11 @@ function GuestScreen({ vm }: { vm: VM }) {
 const networks = { none: 'none', user: 'its own, behind the host', bridge: 'a bridge of the host' } as const;
 
 function Summary({ vm }: { vm: VM }) {
+  const reading = alive(vm);
+  const samples = useSamples(measured(vm), reading);
   return (
     <div className="beside">
-      <Plots vm={vm} />
+      <Plots of={measured(vm)} samples={samples} reading={reading} />
       <div className="grid">
         <Card title="Machine">
           <Facts

@@ -2,8 +2,29 @@
  * The usage of a VM per second, from two readings of its counters. Counters restart with the VM. A
  * counter that has decreased has no rate until the next reading.
  */
-import { short } from '../ui/number';
-import type { Metrics, UsagePoint } from './api';
+import { short } from '../number';
+
+/** What a VM's process has used since it began. */
+export interface Metrics {
+  at: string;
+  cpu_seconds: number;
+  memory_bytes: number;
+  disk_read_bytes: number;
+  disk_written_bytes: number;
+  net_received_bytes: number;
+  net_sent_bytes: number;
+}
+
+/** A step of the history. */
+export interface UsagePoint {
+  at: string;
+  cpu_percent: number;
+  memory_bytes: number;
+  disk_read_bytes_per_second: number;
+  disk_written_bytes_per_second: number;
+  net_received_bytes_per_second: number;
+  net_sent_bytes_per_second: number;
+}
 
 export interface Usage {
   /** Percent of one processor, or null if it is unknown. */

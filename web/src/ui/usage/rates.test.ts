@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Metrics } from './api';
-import { byteRate, sampleOf, usageOf } from './rates';
+import { byteRate, sampleOf, usageOf, type Metrics } from './rates';
 
 const reading = (second: number, of: Partial<Metrics> = {}): Metrics => ({
   at: new Date(Date.UTC(2026, 0, 1, 0, 0, second)).toISOString(),

@@ -1,15 +1,22 @@
 /** The usage of a VM: from its history, and in finer steps since its page was opened. */
 import { useQuery } from '@tanstack/react-query';
 import { useEffect, useMemo, useRef, useState } from 'react';
-import { body } from '../../ui/client';
-import { historyOf } from '../../ui/history';
-import { HistoryCard, type HistoryPlot } from '../../ui/range';
-import { api, type Metrics } from '../api';
-import { byteRate, mostSamples, pollMs, sampleOf, usageOf, type Sample, type Usage } from '../rates';
+import { historyOf } from '../history';
+import { HistoryCard, type HistoryPlot } from '../range';
+import { byteRate, mostSamples, pollMs, sampleOf, usageOf, type Metrics, type Sample, type Usage, type UsagePoint } from './rates';
+
+/** How a service is asked what a VM uses. */
+export interface Measured {
+  /** Identifies the VM within this console. */
+  id: string;
+  /** The counters, or undefined if the VM does not run. */
+  metrics: (signal: AbortSignal) => Promise<Metrics | undefined>;
+  history: (query: { since?: string; points: number }, signal: AbortSignal) => Promise<{ now: string; step_seconds: number; points: UsagePoint[] }>;
+}
 
 /** Polls the VM's metrics every two seconds while it is running. Oldest first. */
-export function useSamples(id: string, reading: boolean): readonly Sample[] {
-  const { data } = useQuery({ queryKey: ['metrics', id], queryFn: ({ signal }) => body(api.GET('/v1/vms/{id}/metrics', { params: { path: { id } }, signal })), refetchInterval: pollMs, enabled: reading, retry: false });
+export function useSamples({ id, metrics }: Measured, reading: boolean): readonly Sample[] {
+  const { data } = useQuery({ queryKey: ['metrics', id], queryFn: async ({ signal }) => (await metrics(signal)) ?? null, refetchInterval: pollMs, enabled: reading, retry: false });
   const [samples, setSamples] = useState<readonly Sample[]>([]);
   const before = useRef<Metrics | undefined>(undefined);
   useEffect(() => {
@@ -45,7 +52,7 @@ const plots: readonly HistoryPlot<Usage>[] = [
   },
 ];
 
-export function Plots({ id, samples, reading }: { id: string; samples: readonly Sample[]; reading: boolean }) {
+export function Plots({ of: { id, history }, samples, reading }: { of: Measured; samples: readonly Sample[]; reading: boolean }) {
   const measured = useMemo(() => {
     // The first reading has no rates yet. The line goes on from the history to the second one.
     const known = samples[0]?.cpu === null ? samples.slice(1) : samples;
@@ -58,7 +65,7 @@ export function Plots({ id, samples, reading }: { id: string; samples: readonly 
       source={{
         id,
         read: async (query, signal) => {
-          const h = await body(api.GET('/v1/vms/{id}/history', { params: { path: { id }, query }, signal }));
+          const h = await history(query, signal);
           return historyOf(h.now, h.step_seconds, h.points, usageOf);
         },
         measured,
