@@ -2414,6 +2414,9 @@ type TenantSpec struct {
 
 	// Quota The most that the VMs of a tenant may have together; without a number there is no limit
 	Quota *Quota `json:"quota,omitempty"`
+
+	// Revive Bring back a tenant that was deleted, with what is kept of it: jobs, usage, invoices, audit log
+	Revive *bool `json:"revive,omitempty"`
 }
 
 // TenantUse defines model for TenantUse.

@@ -295,7 +295,7 @@ func commandLines(t *testing.T) map[string]string {
 		"user remove alice --yes":                               "DeleteUser",
 		"tenant list":                                           "ListTenants",
 		"tenant show acme":                                      "GetTenant",
-		"tenant set acme --vms 5 --cpus 4 --memory 1 --disk 1 --snapshots 1 --backup-bytes 1 --description d": "PutTenant",
+		"tenant set acme --vms 5 --cpus 4 --memory 1 --disk 1 --snapshots 1 --backup-bytes 1 --description d --revive": "PutTenant",
 		"tenant delete acme --yes":                                "DeleteTenant",
 		"password --current-file " + file + " --new-file " + file: "ChangePassword",
 		"2fa setup":                     "SetUpTwoFactor",

@@ -53,13 +53,14 @@ func (s commands) tenantSet() *cobra.Command {
 	var description string
 	var vms, cpus, memory, disk, snapshots int
 	var backups int64
+	var revive bool
 	cmd := s.Change(verb.Verb{
 		Use: "set NAME", Short: "Add a tenant, or replace its description and quota",
 		Long:    "Add a tenant, or replace its description and its whole quota: without a flag there is no limit.",
 		Example: "  mainstay vms tenant set acme --description 'Acme Inc.'\n  mainstay vms tenant set acme --vms 20 --cpus 32 --memory 65536 --disk 1000 --snapshots 50",
 	}, "The tenant %s is set.", func(ctx context.Context, c *call) (*http.Response, error) {
 		return c.API.PutTenant(ctx, c.Args[0], vmapi.TenantSpec{
-			Description: verb.Given(c, "description", description),
+			Description: verb.Given(c, "description", description), Revive: verb.Given(c, "revive", revive),
 			Quota: &vmapi.Quota{
 				Vms: verb.Given(c, "vms", vms), Cpus: verb.Given(c, "cpus", cpus), Memory: verb.Given(c, "memory", memory),
 				Disk: verb.Given(c, "disk", disk), Snapshots: verb.Given(c, "snapshots", snapshots),
@@ -69,6 +70,7 @@ func (s commands) tenantSet() *cobra.Command {
 	})
 	f := cmd.Flags()
 	f.StringVar(&description, "description", "", "what it is")
+	f.BoolVar(&revive, "revive", false, "bring back a tenant that was deleted, with what is kept of it")
 	f.IntVar(&vms, "vms", 0, "most VMs")
 	f.IntVar(&cpus, "cpus", 0, "most processors of all VMs")
 	f.IntVar(&memory, "memory", 0, "most memory of all VMs, in MiB")

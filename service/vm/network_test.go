@@ -443,13 +443,14 @@ func TestTenantsNeitherSeeNorSelectEachOther(t *testing.T) {
 	})
 }
 
-func TestATenantThatGetsTheNameOfARemovedOneGetsNoneOfItsPolicies(t *testing.T) {
+func TestATenantThatIsRevivedGetsNoneOfItsPolicies(t *testing.T) {
 	t.Parallel()
 	engines(t, func(m *manager) {
 		m.call("PUT", "/api/tenants/acme", m.admin, object{}).Want(200)
 		m.call("POST", "/api/dataplane/groups?tenant=acme", m.admin, object{"name": "g"}).Want(201)
 		m.call("POST", "/api/dataplane/cnp?tenant=acme", m.admin, cnp("p", object{"endpointSelector": object{}, "ingress": []object{{}}})).Want(201)
 		m.call("DELETE", "/api/tenants/acme", m.admin, nil).Want(204)
+		m.call("PUT", "/api/tenants/acme", m.admin, object{"revive": true}).Want(200)
 		ada := m.user("ada", "admin", "acme")
 		m.call("GET", "/api/dataplane/cnp/p", ada, nil).Want(404)
 		m.call("GET", "/api/dataplane/groups/g", ada, nil).Want(404)

@@ -10,6 +10,39 @@ import (
 	"github.com/mainstay-infra/mainstay/service/vm/driver/drivertest"
 )
 
+func TestTheNameOfADeletedTenantIsNotAnothersUnlessItIsRevived(t *testing.T) {
+	t.Parallel()
+	engines(t, func(m *manager) {
+		m.call("PUT", "/api/tenants/acme", m.admin, object{}).Want(200)
+		ada := m.user("ada", "admin", "acme")
+		m.made("web", ada)
+		m.call("DELETE", "/api/vms/web", ada, nil).Want(204)
+		m.call("DELETE", "/api/users/ada", m.admin, nil).Want(204)
+		m.call("DELETE", "/api/tenants/acme", m.admin, nil).Want(204)
+		eve := object{"username": "eve", "role": "admin", "tenant": "acme", "password": "long enough"}
+		for path, c := range map[string]struct {
+			method string
+			body   object
+		}{
+			"/api/tenants/acme": {"PUT", object{}},
+			"/api/users":        {"POST", eve},
+			"/api/vms":          {"POST", object{"name": "x", "image": "demo", "tenant": "acme"}},
+		} {
+			if a := m.call(c.method, path, m.admin, c.body).Want(409); !strings.Contains(a.Body, "there was a tenant of this name") {
+				t.Errorf("%s: %s", path, a.Body)
+			}
+		}
+		m.user("bob", "user", "other")
+		m.call("PATCH", "/api/users/bob", m.admin, object{"tenant": "acme"}).Want(409)
+		m.call("PUT", "/api/tenants/acme", m.admin, object{"revive": true}).Want(200)
+		m.call("POST", "/api/users", m.admin, eve).Want(201)
+		jobs := m.call("GET", "/api/jobs", m.login("eve", "long enough"), nil).Want(200)
+		if !strings.Contains(jobs.Body, `"vm_name":"web"`) {
+			t.Errorf("a revived tenant has %s", jobs.Body)
+		}
+	})
+}
+
 func TestWhatAnotherTenantHasDoesNotExist(t *testing.T) {
 	t.Parallel()
 	engines(t, func(m *manager) {

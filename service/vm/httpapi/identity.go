@@ -112,6 +112,9 @@ func (a *API) CreateUser(
 	ctx context.Context, req vmapi.CreateUserRequestObject,
 ) (vmapi.CreateUserResponseObject, error) {
 	b := req.Body
+	if err := a.store.CheckRetired(ctx, value(b.Tenant)); err != nil {
+		return nil, err
+	}
 	u, err := a.identity.Create(ctx, personOf(caller.From(ctx)), identity.NewAccount{
 		Username: b.Username, Source: identity.Source(orElse(b.Source, vmapi.UserSourceLocal)), Password: value(b.Password),
 		Role: identity.Role(b.Role), Tenant: value(b.Tenant),
@@ -127,6 +130,9 @@ func (a *API) UpdateUser(
 	ctx context.Context, req vmapi.UpdateUserRequestObject,
 ) (vmapi.UpdateUserResponseObject, error) {
 	b := req.Body
+	if err := a.store.CheckRetired(ctx, value(b.Tenant)); err != nil {
+		return nil, err
+	}
 	u, err := a.identity.Update(ctx, personOf(caller.From(ctx)), req.Username, identity.Change{
 		Role: (*identity.Role)(b.Role), Tenant: b.Tenant, Password: b.Password, DisableTwoFactor: b.TwoFactor != nil,
 	})

@@ -39,7 +39,7 @@ func (a *API) GetTenant(ctx context.Context, req vmapi.GetTenantRequestObject) (
 func (a *API) PutTenant(ctx context.Context, req vmapi.PutTenantRequestObject) (vmapi.PutTenantResponseObject, error) {
 	t := record.Tenant{Name: req.Name, Description: value(req.Body.Description)}
 	quotaOf(req.Body.Quota, &t)
-	t, err := a.store.PutTenant(ctx, t)
+	t, err := a.store.PutTenant(ctx, t, value(req.Body.Revive))
 	if err != nil {
 		return nil, err
 	}

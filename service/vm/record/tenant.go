@@ -98,13 +98,37 @@ func tenantIn(ctx context.Context, q db.Querier, name, lock string) (t Tenant, e
 	return t, q.Get(ctx, &t.Used, selectUse, name, name, name)
 }
 
-// PutTenant adds a tenant, or replaces its description and limits.
-func (s *Store) PutTenant(ctx context.Context, t Tenant) (out Tenant, err error) {
+// errRetired is the fault for the name of a tenant that was deleted.
+var errRetired = fault.New(fault.Conflict, "there was a tenant of this name, of which jobs, usage, invoices and the "+
+	"audit log are kept; choose another name, or revive the tenant (revive), which then has them").WithCode("tenant_retired")
+
+// CheckRetired fails with Conflict if a name is that of a tenant that was deleted.
+func (s *Store) CheckRetired(ctx context.Context, name string) error { return checkRetired(ctx, s.db, name) }
+
+func checkRetired(ctx context.Context, q db.Querier, name string) error {
+	var retired bool
+	err := q.Get(ctx, &retired, "SELECT EXISTS (SELECT 1 FROM retired_tenants WHERE name = ?)", name)
+	if err == nil && retired {
+		err = errRetired
+	}
+	return err
+}
+
+// PutTenant adds a tenant, or replaces its description and limits. revive brings back one that was deleted.
+func (s *Store) PutTenant(ctx context.Context, t Tenant, revive bool) (out Tenant, err error) {
 	if err := CheckTenant("name", t.Name); err != nil {
 		return out, err
 	}
 	t.CreatedAt = db.At(s.now())
 	err = s.db.Update(ctx, func(tx *db.Tx) error {
+		if revive {
+			if _, err := tx.Exec(ctx, "DELETE FROM retired_tenants WHERE name = ?", t.Name); err != nil {
+				return err
+			}
+		}
+		if err := checkRetired(ctx, tx, t.Name); err != nil {
+			return err
+		}
 		if _, err := tx.Exec(ctx, `INSERT INTO tenants (name, description, max_vms, max_cpus, max_memory, max_disk,
 			max_snapshots, max_backup_bytes, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET
 			description = excluded.description, max_vms = excluded.max_vms, max_cpus = excluded.max_cpus,
@@ -123,9 +147,8 @@ func (s *Store) PutTenant(ctx context.Context, t Tenant) (out Tenant, err error)
 	return out, err
 }
 
-// DeleteTenant removes a tenant that has no VMs, no images and no backups, which would be those of the next tenant
-// with this name. users is called in the transaction, and fails if
-// the tenant has users.
+// DeleteTenant removes a tenant that has no VMs, no images and no backups, and retires its name. users is called
+// in the transaction, and fails if the tenant has users.
 func (s *Store) DeleteTenant(ctx context.Context, name string, users func(tx *db.Tx) error) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
 		t, err := tenantIn(ctx, tx, name, tx.ForUpdate())
@@ -159,6 +182,9 @@ func (s *Store) DeleteTenant(ctx context.Context, name string, users func(tx *db
 		if _, err := tx.Exec(ctx, "DELETE FROM tenants WHERE name = ?", name); err != nil {
 			return err
 		}
+		if _, err := tx.Exec(ctx, "INSERT INTO retired_tenants (name, retired_at) VALUES (?, ?)", name, db.At(s.now())); err != nil {
+			return err
+		}
 		if err := s.deleteDocuments(ctx, tx, name); err != nil {
 			return err
 		}
@@ -174,6 +200,9 @@ func (s *Store) DeleteTenant(ctx context.Context, name string, users func(tx *db
 func (s *Store) admit(ctx context.Context, tx *db.Tx, tenant string, more Use) error {
 	if tenant == "" {
 		return nil
+	}
+	if err := checkRetired(ctx, tx, tenant); err != nil {
+		return err
 	}
 	if _, err := tx.Exec(ctx, `INSERT INTO tenants (name, description, created_at) VALUES (?, '', ?)
 		ON CONFLICT DO NOTHING`, tenant, db.At(s.now())); err != nil {

@@ -2942,6 +2942,11 @@ export interface components {
         TenantSpec: {
             description?: string;
             quota?: components["schemas"]["Quota"];
+            /**
+             * @description Bring back a tenant that was deleted, with what is kept of it: jobs, usage, invoices, audit log
+             * @default false
+             */
+            revive: boolean;
         };
         TenantUse: {
             /** Format: int64 */
@@ -5361,6 +5366,7 @@ export interface operations {
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
+            409: components["responses"]["Conflict"];
             429: components["responses"]["TooMany"];
             507: components["responses"]["Full"];
         };
