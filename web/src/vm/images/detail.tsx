@@ -66,12 +66,12 @@ export function ImageDetail({ id }: { id: string }) {
         <Card title="Image">
           <Facts
             facts={[
-              ['For new VMs', <Copyable key="i" text={image.image} />],
+              image.state === 'completed' && ['For new VMs', <Copyable key="i" text={image.image} />],
               ['Kind', image.kind === 'iso' ? 'an installer' : 'a disk'],
               ['Whose', image.shared ? 'shared by all tenants' : (image.tenant ?? <span key="t" className="muted">nobody’s</span>)],
               image.state === 'completed' && image.kind === 'disk' && ['Size of the disk', bytes(image.virtual_size_bytes)],
               image.state === 'completed' && ['Takes', bytes(image.size_bytes)],
-              ['Came in as', image.format],
+              image.state === 'completed' && ['Came in as', image.format],
               image.packages.length > 0 && ['Packages', <TagList key="p" tags={image.packages} />],
               // Only of builds is it known what is in them.
               image.agent && ['In it', `the guest agent${image.cloud_init ? ', cloud-init' : ''}`],

@@ -65,7 +65,9 @@ const columns: readonly Column<Image>[] = [
     header: 'State',
     cell: (i) => (
       <span className="stack-tight">
-        <ImageBadge image={i} />
+        <span className="row">
+          <ImageBadge image={i} />
+        </span>
         <Progress image={i} />
       </span>
     ),
