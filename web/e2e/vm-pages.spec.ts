@@ -1,5 +1,7 @@
 /** Every page of VM management's console: in both themes and widths, and by the keyboard. */
 import { createHmac } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { choose, dialog, expect, expectAccessible, expectNoSidewaysScroll, shot, test } from './console';
 import { open, startManagement, whyNot, type Management } from './vm';
 
@@ -18,6 +20,9 @@ test.beforeAll(async () => {
   await m.call('POST', '/api/users', { username: 'vera', role: 'viewer', tenant: 'acme', password: 'password of vera' });
   await m.made('web', { tenant: 'acme', network: { mode: 'bridge' }, tags: ['prod'], labels: { role: 'web' } });
   await m.made('spare');
+  await m.made('open', { network: { mode: 'user', forwards: [{ host_port: 30080, guest_port: 80 }, { protocol: 'udp', host_address: '0.0.0.0', host_port: 30053, guest_port: 53 }] } }, true);
+  writeFileSync(join(m.folder, 'blank.raw'), Buffer.alloc(1 << 20));
+  await m.image('build', { name: 'leap', distribution: 'opensuse', packages: ['nginx'], cloud_init: true });
   await m.call('POST', '/api/vms/spare/snapshots', { name: 'fresh' });
   await m.call('POST', '/api/vms/spare/snapshots', { name: 'tried', description: 'Before the change' });
   await m.call('POST', '/api/backups', { vm_name: 'web', description: 'The first one' });
@@ -40,9 +45,14 @@ const pages: [name: string, path: string, expected: string | RegExp][] = [
   ['vm-snapshots', '/vms/spare#snapshots', 'the disk stands on it'],
   ['vm-backups', '/vms/web#backups', /completed|running/],
   ['vm-network', '/vms/web#network', 'In: what comes to it'],
-  ['vm-console', '/vms/web#console', 'Not here yet'],
+  ['vm-console', '/vms/spare#console', 'It has a console while it runs'],
+  ['vm-screen', '/vms/spare#screen', 'It has a screen while it runs'],
   ['vm-events', '/vms/web#events', 'created'],
   ['vm-missing', '/vms/nowhere', 'There is no such VM here'],
+  ['images-none', '/images?state=cancelled', 'No image matches'],
+  ['images', '/images', 'built of openSUSE'],
+  ['images-installers', '/images#iso', 'There are no installers'],
+  ['image-missing', '/images/0193b3f0-0000-7000-8000-000000000000', 'There is no such image here'],
   ['backups', '/backups', 'web'],
   ['backup-policies', '/backups#policies', 'Every day at 02:00, Europe/Berlin'],
   ['network', '/network', 'Security groups'],
@@ -176,4 +186,103 @@ test('the list is searched, filtered and acted on by the keyboard, and its addre
   await many.getByRole('button', { name: 'Close' }).last().click();
   await expect(page.getByRole('link', { name: 'gone' })).toHaveCount(0);
   await choose(page, 'Actions for spare', 'Allow deleting');
+});
+
+test('the console and the screen of a VM that runs are drawn', async ({ page }) => {
+  await open(page, m, '/vms/open?tenant=-');
+  await expect(page.getByText('0.0.0.0:30053 leads to udp port 53')).toBeVisible();
+  await page.getByRole('tab', { name: 'Console' }).click();
+  await expect(page.getByText('connected', { exact: true })).toBeVisible();
+  await expect(page.getByRole('group', { name: 'Console of open' })).toBeVisible();
+  await expectAccessible(page);
+  await shot(page, 'vm-console-running', true);
+  await page.setViewportSize({ width: narrow, height: 860 });
+  await page.emulateMedia({ colorScheme: 'dark' });
+  await expectNoSidewaysScroll(page);
+  await expectAccessible(page);
+  await shot(page, 'vm-console-running-dark-narrow', true);
+  await page.getByRole('tab', { name: 'Screen' }).click();
+  await expect(page.getByText(/^connected$|There is no screen to show/).first()).toBeVisible();
+  await expectAccessible(page);
+});
+
+test('an image is imported, made larger, offered to new VMs and deleted', async ({ page }) => {
+  await open(page, m, '/images');
+  await page.getByRole('button', { name: 'Import…' }).click();
+  const form = await dialog(page, 'vm-import', 'Import an image');
+  await form.getByLabel('Name').fill('blank');
+  await form.getByLabel('Path').fill('/etc/passwd');
+  await form.getByLabel('Format').selectOption('raw');
+  await form.getByRole('button', { name: 'Import the image' }).click();
+  // The service's refusal stands at its field, and what was typed stays.
+  await expect(form.getByText('Is not below a folder of the setting image-import-folders.')).toBeVisible();
+  await form.getByLabel('Path').fill(join(m.folder, 'blank.raw'));
+  await form.getByRole('button', { name: 'Import the image' }).click();
+  await expect(page.getByRole('heading', { name: 'blank', level: 1 })).toBeVisible();
+  const badge = page.locator('.page-title .badge');
+  await expect(badge).toHaveText('completed', { timeout: 60_000 });
+  await expect(page.getByText('1 MiB', { exact: true }).first()).toBeVisible();
+
+  await choose(page, 'Actions for blank', 'Resize…');
+  const larger = await dialog(page, 'vm-image-resize', 'Make the disk of blank larger');
+  await larger.getByLabel('Size in GiB').fill('0');
+  await larger.getByRole('button', { name: 'Resize the image' }).click();
+  await expect(larger.getByLabel('Size in GiB')).toHaveAttribute('aria-invalid', 'true');
+  await larger.getByLabel('Size in GiB').fill('2');
+  await larger.getByRole('button', { name: 'Resize the image' }).click();
+  await expect(page.getByText('2 GiB', { exact: true })).toBeVisible({ timeout: 60_000 });
+  await expectAccessible(page);
+
+  await choose(page, 'Actions for blank', 'Create a VM of it');
+  await expect(page.getByLabel('Image')).toHaveValue('blank');
+  await page.getByLabel('Ports of the host').fill('30081:80, 80');
+  await page.getByLabel('Name', { exact: true }).fill('of-blank');
+  await page.getByRole('button', { name: 'Create the VM' }).click();
+  await expect(page.getByText('“80” is not a port of the host and one of the guest.')).toBeVisible();
+  await expect(page.locator('datalist option[value="blank"]')).toHaveCount(1);
+
+  await page.goto(`${m.url}/images`);
+  await choose(page, 'Actions for blank', 'Delete…');
+  const remove = await dialog(page, 'vm-image-delete', 'Delete the image blank?');
+  await remove.getByRole('button', { name: 'Delete the image' }).click();
+  await expect(page.getByRole('link', { name: 'blank' })).toHaveCount(0);
+  await expect(page.getByRole('link', { name: 'leap' })).toBeVisible();
+});
+
+test('a build that fails says why, beside its log, in both themes and widths', async ({ page }) => {
+  await page.setViewportSize({ width: 1280, height: 860 });
+  await open(page, m, '/images');
+  await page.getByRole('button', { name: 'Build an image' }).click();
+  const form = await dialog(page, 'vm-build', 'Build an image');
+  await form.getByLabel('Name').fill('tumble');
+  await form.getByLabel('Distribution').selectOption('opensuse');
+  await form.getByLabel('Packages').fill('nginx\nNot a package');
+  await form.getByRole('button', { name: 'Build the image' }).click();
+  await expect(form.getByLabel('Packages')).toHaveAttribute('aria-invalid', 'true');
+  await form.getByLabel('Packages').fill('nginx');
+  await form.getByRole('button', { name: 'Build the image' }).click();
+  await expect(page.getByRole('heading', { name: 'tumble', level: 1 })).toBeVisible();
+  await expect(page.locator('.page-title .badge')).toHaveText('failed', { timeout: 60_000 });
+  await expect(page.getByRole('alert').filter({ hasText: 'It was not made.' })).toContainText('zypper');
+  await expect(page.getByText(/This is all|Nothing was printed/)).toBeVisible();
+  for (const width of [1280, narrow]) {
+    await page.setViewportSize({ width, height: 860 });
+    for (const colorScheme of ['light', 'dark'] as const) {
+      await page.emulateMedia({ colorScheme });
+      await expectNoSidewaysScroll(page);
+      await expectAccessible(page);
+      await shot(page, `vm-image-${colorScheme}-${width}`, true);
+    }
+  }
+});
+
+test('a download is chosen by its distribution', async ({ page }) => {
+  await open(page, m, '/images');
+  await page.getByRole('button', { name: 'Download…' }).click();
+  const form = await dialog(page, 'vm-download', 'Download an image');
+  await expect(form.getByText('https://cloud.debian.org')).toBeVisible();
+  await form.getByLabel('Distribution').selectOption('ubuntu');
+  await form.getByLabel('Release and format').selectOption('ubuntu/24.04/iso');
+  await expect(form.getByText('An installer: a VM of it boots from it.')).toBeVisible();
+  await form.getByRole('button', { name: 'Cancel' }).click();
 });

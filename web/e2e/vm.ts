@@ -42,6 +42,8 @@ export function whyNot(): string | undefined {
 
 export interface Management {
   url: string;
+  /** Files of it may be imported as images. */
+  folder: string;
   hypervisor: { url: string; token: string };
   username: string;
   password: string;
@@ -51,6 +53,8 @@ export interface Management {
   login: (username: string, password: string) => Promise<string>;
   /** Makes a VM of the demo guest, and waits until it is stopped or runs. */
   made: (name: string, more?: object, start?: boolean) => Promise<void>;
+  /** Makes an image, and waits until it is there or has failed. */
+  image: (how: 'build' | 'import', spec: object) => Promise<{ id: string; state: string }>;
   stop: () => Promise<void>;
 }
 
@@ -113,7 +117,7 @@ export async function startManagement(): Promise<Management> {
     copyFileSync(kernel, join(kernels, basename(kernel)));
     child = spawn('ip', ['netns', 'exec', namespace, binary, 'dev', '--data', join(folder, 'data'), '--only', 'hypervisor,vm', '--host', node], {
       cwd: folder,
-      env: { ...process.env, HYPERVISOR_ACCEL: 'tcg', VM_COMPARE_INTERVAL: '1s', VM_LISTEN: `${node}:${port}`, HYPERVISOR_LISTEN: `${node}:${below}` },
+      env: { ...process.env, HYPERVISOR_ACCEL: 'tcg', VM_COMPARE_INTERVAL: '1s', VM_IMAGE_IMPORT_FOLDERS: folder, VM_LISTEN: `${node}:${port}`, HYPERVISOR_LISTEN: `${node}:${below}` },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     for (const stream of [child.stdout, child.stderr]) stream?.on('data', (chunk: Buffer) => (output += chunk.toString()));
@@ -139,7 +143,15 @@ export async function startManagement(): Promise<Management> {
         return now.state === 'running' && now.job === null && vm.id !== '';
       });
     };
-    return { url, hypervisor, ...admin, call, login, made, stop };
+    const image: Management['image'] = async (how, spec) => {
+      let now = await call<{ id: string; state: string }>('POST', `/api/images/${how}`, spec);
+      await until('the image is there or has failed', async () => {
+        now = await call('GET', `/api/images/${now.id}`);
+        return ['completed', 'failed'].includes(now.state);
+      });
+      return now;
+    };
+    return { url, folder, hypervisor, ...admin, call, login, made, image, stop };
   } catch (e) {
     await stop();
     throw e;

@@ -17,6 +17,8 @@ import { Backups } from './backups/page';
 import { Billing } from './billing';
 import { Compliance } from './compliance';
 import { find } from './find';
+import { ImageDetail } from './images/detail';
+import { Images } from './images/page';
 import { Jobs } from './jobs';
 import { LiveProvider, useLive } from './live';
 import { Network } from './network/page';
@@ -67,6 +69,7 @@ const places: readonly { label: string; items: readonly Place[] }[] = [
     label: 'Machines',
     items: [
       { label: 'VMs', href: '/vms', icon: 'node', key: 'v', operation: 'ListVMs', page: <VMs /> },
+      { label: 'Images', href: '/images', icon: 'server', key: 'd', operation: 'ListImages', page: <Images /> },
       { label: 'Backups', href: '/backups', icon: 'deployment', key: 'b', operation: 'ListBackups', page: <Backups /> },
       { label: 'Network', href: '/network', icon: 'route', key: 'n', operation: 'GetDataplaneHealth', page: <Network /> },
       { label: 'Compliance', href: '/compliance', icon: 'policy', key: 'c', operation: 'ListComplianceResults', page: <Compliance /> },
@@ -134,6 +137,7 @@ function Pages() {
           </Route>
         )}
         <Route path="/vms/:name">{({ name }) => <VMDetail key={name} name={decodeURIComponent(name)} />}</Route>
+        {may('GetImage') && <Route path="/images/:id">{({ id }) => <ImageDetail key={id} id={decodeURIComponent(id)} />}</Route>}
         <Route>
           <NotHere />
         </Route>

@@ -48,7 +48,7 @@ export function useCancel(): (job: Pick<Job, 'id' | 'kind' | 'vm_name'>) => Prom
     } catch (e) {
       toast(reason(e), 'bad');
     }
-    await Promise.all(['live', 'jobs', 'vms', 'backups'].map((key) => queries.invalidateQueries({ queryKey: [key] })));
+    await Promise.all(['live', 'jobs', 'vms', 'backups', 'images'].map((key) => queries.invalidateQueries({ queryKey: [key] })));
   };
 }
 
@@ -65,7 +65,7 @@ export function JobTable({ label, pages, brief = false, at = '' }: { label: stri
       pages={pages}
       rowKey={(j) => j.id}
       actions={(j) => (underWay(j) && mayCancel ? [{ label: 'Cancel', run: () => void cancel(j), danger: true }] : [])}
-      empty={{ icon: 'activity', title: 'Nothing is under way', text: 'Starts, clones, backups, restores and scans are listed here for a day.' }}
+      empty={{ icon: 'activity', title: 'Nothing is under way', text: 'Starts, clones, backups, restores, scans and new images are listed here for a day.' }}
     />
   );
 }
@@ -105,13 +105,13 @@ export function useJob(id: string | undefined, onEnd?: (job: Job) => void): Job 
   return own;
 }
 
-/** What a job is doing to a VM now. */
-export function Busy({ id, kind, name }: { id: string; kind: string; name: string }) {
+/** What a job is doing to a VM or an image now. */
+export function Busy({ id, kind, name, what = 'VM' }: { id: string; kind: string; name: string; what?: 'VM' | 'image' }) {
   const queries = useQueryClient();
-  const job = useJob(id, () => void Promise.all(['vms', 'live', 'backups'].map((key) => queries.invalidateQueries({ queryKey: [key] }))));
+  const job = useJob(id, () => void Promise.all(['vms', 'live', 'backups', 'images'].map((key) => queries.invalidateQueries({ queryKey: [key] }))));
   const cancel = useCancel();
   const mayCancel = useMay()('CancelJob');
-  const known = job ?? { id, kind, vm_name: name };
+  const known = { kind: job?.kind ?? kind, vm_name: job?.vm_name ?? name };
   return (
     <Notice
       tone="info"
@@ -127,7 +127,7 @@ export function Busy({ id, kind, name }: { id: string; kind: string; name: strin
     >
       <div className="stack-tight" role="status">
         <span>
-          <strong>{jobTitle(known)}</strong>, {job ? job.status : 'asking how far it is'}. Until it has ended, nothing else can change this VM.
+          <strong>{jobTitle(known)}</strong>, {job ? job.status : 'asking how far it is'}. Until it has ended, nothing else can change this {what}.
         </span>
         {job && <Meter job={job} />}
       </div>

@@ -1,6 +1,6 @@
 /** Addresses of VMs. Their names are unique within a tenant, so an address names both. */
 import { Link } from 'wouter';
-import type { VM } from './api';
+import type { Image, VM } from './api';
 
 /** In addresses, stands for no tenant. */
 const none = '-';
@@ -13,6 +13,8 @@ export const tenantIn = (address: string): { tenant?: string } => (address === '
 
 /** The parameters of requests about a VM. */
 export const at = (vm: Pick<VM, 'name' | 'tenant'>) => ({ params: { path: { name: vm.name }, query: { tenant: vm.tenant ?? '' } } });
+
+export const imagePath = (image: Pick<Image, 'id'>) => `/images/${encodeURIComponent(image.id)}`;
 
 /** A link to the page of a VM. */
 export function VMLink({ name, tenant }: { name: string | undefined; tenant: string | undefined }) {

@@ -40,7 +40,7 @@ function useEnds(jobs: readonly Job[] | undefined): void {
     const ended = jobs.filter((j) => waiting.current.has(j.id) && !underWay(j));
     waiting.current = new Set(jobs.filter(underWay).map((j) => j.id));
     for (const j of ended) toast(`${jobTitle(j)}: ${j.status}${j.error ? `: ${j.error}` : ''}.`, j.status === 'completed' ? 'ok' : 'warn');
-    if (ended.length > 0) for (const key of ['vms', 'backups', 'compliance', 'jobs']) void queries.invalidateQueries({ queryKey: [key] });
+    if (ended.length > 0) for (const key of ['vms', 'backups', 'compliance', 'images', 'jobs']) void queries.invalidateQueries({ queryKey: [key] });
   }, [jobs, queries]);
 }
 

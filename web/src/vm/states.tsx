@@ -1,6 +1,6 @@
 /** The states of VMs, jobs, backups and policies with their texts and colours, and the actions that each state allows. */
 import { Status, type Tone } from '../ui/status';
-import type { Backup, Job, PolicyState, State, VM } from './api';
+import type { Backup, Image, ImageState, Job, PolicyState, State, VM } from './api';
 
 export const states: readonly State[] = ['running', 'paused', 'stopped', 'failed', 'missing', 'starting', 'stopping'];
 
@@ -54,6 +54,10 @@ const kinds: Record<string, string> = {
   'backup.create': 'Back up',
   'backup.verify': 'Verify the backup repository',
   'compliance.scan': 'Compliance scan of',
+  'image.build': 'Build image',
+  'image.download': 'Download image',
+  'image.import': 'Import image',
+  'image.resize': 'Resize image',
 };
 
 /** A short description of a job, as in “Start web”. */
@@ -62,6 +66,15 @@ export const jobTitle = (j: Pick<Job, 'kind' | 'vm_name'>) => `${kinds[j.kind] ?
 const backupTones: Record<Backup['status'], Tone> = { pending: 'idle', running: 'info', completed: 'ok', failed: 'bad', damaged: 'bad' };
 
 export const BackupState = ({ backup }: { backup: Pick<Backup, 'status'> }) => <Status tone={backupTones[backup.status]}>{backup.status}</Status>;
+
+const imageTones: Record<ImageState, Tone> = { pending: 'idle', building: 'info', downloading: 'info', importing: 'info', completed: 'ok', failed: 'bad', cancelled: 'warn' };
+
+export const imageStates = Object.keys(imageTones) as ImageState[];
+
+export const ImageBadge = ({ image }: { image: Pick<Image, 'state'> }) => <Status tone={imageTones[image.state]}>{image.state}</Status>;
+
+/** Whether an image is not there yet, and may still come. */
+export const inMaking = (i: Pick<Image, 'state'>) => imageTones[i.state] === 'info' || i.state === 'pending';
 
 const consistencies: Record<string, string> = { crash: 'as after a power failure', filesystem: 'file systems were frozen', stopped: 'the VM was stopped', application: 'programs were asked to be ready' };
 

@@ -2,6 +2,7 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect, useState } from 'react';
 import { Link } from 'wouter';
+import { useParam } from '../../ui/address';
 import { body } from '../../ui/client';
 import type { Draft, FieldSpec } from '../../ui/draft';
 import { Card } from '../../ui/facts';
@@ -14,8 +15,9 @@ import type { Schema } from '../../ui/schema';
 import { mib } from '../../ui/size';
 import type { Tone } from '../../ui/status';
 import { useCaller } from '../../ui/access';
-import { api, pageLimit, schemas, useMay, useSeesAll, type Tenant, type VM, type VMPolicySpec, type VMSpec } from '../api';
+import { Allowed, api, pageLimit, schemas, useMay, useSeesAll, type Forward, type Tenant, type VM, type VMPolicySpec, type VMSpec } from '../api';
 import { at, vmPath } from '../links';
+import { forwardsOf, forwardsText } from '../network/forwards';
 import { portsOf } from '../network/ports';
 import { make, stepsOf, type Plan, type Step, type StepID } from './making';
 import { lacking, sizes, sizeOf } from './sizes';
@@ -41,10 +43,11 @@ const schema: Schema = {
 
 const custom = (d: Draft) => d['size'] === 'custom';
 const bridged = (d: Draft) => d['network.mode'] === 'bridge';
+const behindHost = (d: Draft) => d['network.mode'] === 'user';
 
 const fields = (images: readonly string[], tenants: readonly string[] | undefined, mayGuard: boolean): FieldSpec[] => [
   { name: 'name', label: 'Name', hint: 'Unique among the VMs of its tenant' },
-  { name: 'image', label: 'Image', suggestions: images, ...(images[0] && { placeholder: images[0] }), hint: 'Its name in the catalog. Those that VMs have now are suggested.' },
+  { name: 'image', label: 'Image', suggestions: images, ...(images[0] && { placeholder: images[0] }), hint: 'Its name. Images that are ready and those that VMs have now are suggested.' },
   { name: 'size', label: 'Size', options: Object.entries(sizes).map(([value, s]) => ({ value, label: s.label })) },
   { name: 'disk', label: 'Disk in GiB', hint: 'At least what the image has. Takes room only as it is filled. Empty: what the image has, which may be none' },
   { name: 'cpus', label: 'Processors', when: custom },
@@ -52,12 +55,22 @@ const fields = (images: readonly string[], tenants: readonly string[] | undefine
   {
     name: 'network.mode',
     label: 'Network',
-    hint: 'Only on a bridge do others reach it, and are network policies enforced',
+    hint: 'Others reach it on a bridge, where network policies are enforced, or through ports of the host',
     options: [
       { value: 'user', label: 'Its own: it reaches out through the host' },
       { value: 'bridge', label: 'A bridge of the host' },
       { value: 'none', label: 'None' },
     ],
+  },
+  {
+    name: 'network.forwards',
+    label: 'Ports of the host',
+    kind: 'text',
+    placeholder: '30080:80, 30053:53/udp',
+    hint: 'Each leads to a port of the guest. They are reached on the host itself, or at an address of it: 0.0.0.0:30080:80',
+    when: behindHost,
+    read: (text) => forwardsOf(String(text)),
+    show: (forwards) => forwardsText(forwards as Forward[]),
   },
   ...(tenants ? [{ name: 'tenant', label: 'Tenant', hint: 'Whose it is, for ever', options: [{ value: '', label: 'none' }, ...tenants.map((t) => ({ value: t, label: t }))] }] : []),
   ...(mayGuard
@@ -115,15 +128,18 @@ export function CreateVM() {
   const own = useCaller().org_id;
   const mayGuard = useMay()('SetVMPolicy');
   const queries = useQueryClient();
-  const [made, setMade] = useState<{ vm: VM; plan: Plan }>();
+  const [recorded, setRecorded] = useState<{ vm: VM; plan: Plan }>();
   const known = useQuery({ queryKey: ['vms', 'images'], queryFn: ({ signal }) => body(api.GET('/api/vms', { params: { query: { limit: 200 } }, signal })), staleTime: 60_000 });
-  const images = [...new Set(known.data?.items.map((v) => v.image).filter((i) => !i.includes('/')))].sort();
+  const made = useQuery({ queryKey: ['images', 'ready'], queryFn: ({ signal }) => body(api.GET('/api/images', { params: { query: { state: 'completed', limit: pageLimit } }, signal })), staleTime: 10_000 });
+  const ready = made.data?.items.filter((i) => i.kind === 'disk').map((i) => i.image) ?? [];
+  const images = [...new Set([...ready, ...(known.data?.items.map((v) => v.image) ?? [])].filter((i) => !i.includes('/')))].sort();
+  const [image] = useParam('image', '');
   const tenants = useQuery({ queryKey: ['tenants', 'all'], queryFn: ({ signal }) => body(api.GET('/api/tenants', { params: { query: { limit: pageLimit } }, signal })) });
   const above = [{ title: 'VMs', href: '/vms' }];
-  if (made) {
+  if (recorded) {
     return (
-      <Page title={`Making ${made.vm.name}`} above={above} lead="The VM is recorded. What follows goes on while this page is open; what a job does goes on without it.">
-        <Making {...made} />
+      <Page title={`Making ${recorded.vm.name}`} above={above} lead="The VM is recorded. What follows goes on while this page is open; what a job does goes on without it.">
+        <Making {...recorded} />
       </Page>
     );
   }
@@ -138,7 +154,7 @@ export function CreateVM() {
             two
             schema={schema}
             fields={fields(images, seesAll ? tenants.data?.map((t) => t.name) : undefined, mayGuard)}
-            values={{ disk: 10 }}
+            values={{ disk: 10, image }}
             prepare={(w) => ({ ...w, ...sizeOf(w) })}
             preview={(w) => <Left tenants={tenants.data ?? []} name={seesAll ? (w.tenant ?? '') : own} wanted={{ ...w, ...sizeOf(w) }} />}
             action="Create the VM"
@@ -147,12 +163,26 @@ export function CreateVM() {
               const vm = await body(api.POST('/api/vms', { body: spec }));
               void queries.invalidateQueries({ queryKey: ['vms'] });
               void queries.invalidateQueries({ queryKey: ['tenants'] });
-              setMade({ vm, plan });
+              setRecorded({ vm, plan });
             }}
-          />
+          >
+            {made.data && known.data && images.length === 0 && <NoImages />}
+          </Form>
         )}
       </Card>
     </Page>
+  );
+}
+
+/** Where images come from, if there are none. The hypervisor's catalog may have some that are not listed here. */
+function NoImages() {
+  return (
+    <Notice tone="info">
+      <strong>No image is ready here.</strong> A VM is made of one.{' '}
+      <Allowed operation="BuildImage">
+        <Link href="/images">Build or download one</Link>, or type the name of one in the hypervisor’s catalog.
+      </Allowed>
+    </Notice>
   );
 }
 

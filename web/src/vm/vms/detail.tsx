@@ -23,6 +23,7 @@ import { api, useMay, type VM, type VMEvent } from '../api';
 import { VMBackups } from '../backups/of-vm';
 import { Busy } from '../jobs';
 import { at, tenantIn } from '../links';
+import { forwardText } from '../network/forwards';
 import { NetworkTab } from '../network/of-vm';
 import { alive, VMState } from '../states';
 import { useVMActions } from './actions';
@@ -139,6 +140,7 @@ function Summary({ vm }: { vm: VM }) {
               ['Disk', vm.disk ? `${vm.disk} GiB` : <span key="d" className="muted">not known yet: the image decides</span>],
               ['Backend', vm.backend],
               ['Network', `${networks[vm.network.mode]}${vm.network.bridge ? ` (${vm.network.bridge})` : ''}`],
+              (vm.network.forwards?.length ?? 0) > 0 && ['Ports of the host', <ForwardList key="f" vm={vm} />],
               vm.mac !== '' && ['MAC', <code key="m">{vm.mac}</code>],
               ['Addresses', vm.ips.length ? vm.ips.map((ip) => <Copyable key={ip} text={ip} />) : <span key="a" className="muted">none known</span>],
               ['Agent', <Agent key="g" vm={vm} />],
@@ -163,6 +165,22 @@ function Summary({ vm }: { vm: VM }) {
         </Card>
       </div>
     </div>
+  );
+}
+
+/** Each port of the host with the guest's that it leads to. */
+function ForwardList({ vm }: { vm: VM }) {
+  return (
+    <ul className="plain">
+      {vm.network.forwards?.map((f) => (
+        <li key={forwardText(f)}>
+          <code>
+            {f.host_address}:{f.host_port}
+          </code>{' '}
+          leads to {f.protocol} port {f.guest_port}
+        </li>
+      ))}
+    </ul>
   );
 }
 

@@ -9,14 +9,12 @@ import { usePages } from '../../ui/paging';
 import { Choice, sortFor, Table, useServerList } from '../../ui/table';
 import { Allowed, api, useSeesAll, type State } from '../api';
 import { vmPath } from '../links';
+import { loadPart } from '../offset';
 import { states } from '../states';
 import { useVMActions } from './actions';
 import { vmColumns } from './columns';
 
 const sorts = { name: 'name', state: 'state', created: 'created' } as const;
-
-/** How many VMs a part of the list has. */
-const part = 200;
 
 export function VMs() {
   const { q, order } = useServerList();
@@ -31,12 +29,7 @@ export function VMs() {
   const query = { ...(state && { state }), ...(wantedTag && { tag: wantedTag }), ...(wantedTenant && { tenant: wantedTenant }), ...(q && { q }) };
   const pages = usePages(
     ['vms', 'list', query, sort],
-    async (cursor, signal) => {
-      const offset = Number(cursor ?? 0);
-      const { items, total } = await body(api.GET('/api/vms', { params: { query: { ...query, ...(sort && { sort }), offset, limit: part } }, signal }));
-      const end = offset + items.length;
-      return { items, total, next: items.length > 0 && end < total ? String(end) : undefined };
-    },
+    (cursor, signal) => loadPart(cursor, (part) => body(api.GET('/api/vms', { params: { query: { ...query, ...(sort && { sort }), ...part } }, signal }))),
     { refreshSeconds: 3 },
   );
   const create = (
