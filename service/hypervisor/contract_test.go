@@ -123,6 +123,7 @@ func takeTour(tr *tour) {
 	tr.connected(made.Id)
 	tr.ok("PingAgent", vm+"/agent/ping", nil, 200)
 	tr.ok("Exec", vm+"/agent/exec", object{"argv": []string{"/bin/sh", "-c", "exit 0"}}, 200)
+	tr.call("POST", vm+"/agent/exec", adminToken, object{"argv": []string{"/bin/echo", strings.Repeat("x", 100_000), strings.Repeat("x", 100_000), strings.Repeat("x", 100_000)}}).Refused(400, "invalid", "argv")
 	tr.ok("PutFile", vm+"/agent/put-file", object{"path": "/tmp/f", "content": []byte("hello"), "mode": "0600"}, 200)
 	if a := tr.ok("GetFile", vm+"/agent/get-file", object{"path": "/tmp/f"}, 200); a.Body != "hello" ||
 		a.Header.Get("X-File-Mode") != "0600" {

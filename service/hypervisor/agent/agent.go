@@ -121,6 +121,10 @@ func (k *Keeper) Program(
 		c.Env = append(c.Env, key+"="+value)
 	}
 	slices.Sort(c.Env)
+	if !c.Fits() {
+		return nil, fault.InvalidField("argv", "has more than %d KiB together with env; send what is long as stdin or as a file",
+			guest.MaxCommand>>10)
+	}
 	// Only the program's name is recorded: arguments may contain secrets.
 	return &Program{client, c}, k.note(ctx, id, "vm.exec", c.Argv[0])
 }

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"time"
 
@@ -20,6 +21,16 @@ type Command struct {
 	Timeout   time.Duration // after which the guest kills it; none if 0
 	MaxOutput int64         // bytes of both outputs, the rest is thrown away; no limit if 0
 	Detach    bool          // it outlives call and session, without input and output
+}
+
+// MaxCommand is about how many bytes the arguments, the environment and the folder of a command may have
+// together, as JSON: they are sent as one request.
+const MaxCommand = wire.MaxFrame - 1<<10
+
+// Fits reports whether a command can be sent.
+func (c *Command) Fits() bool {
+	text, err := json.Marshal([]any{c.Argv, c.Env, c.Dir})
+	return err == nil && len(text) <= MaxCommand
 }
 
 // Exit describes how a process ended.

@@ -33,8 +33,14 @@ func (c *call) putFile(ctx context.Context, args wire.PutFile) (any, error) {
 	if args.Mode > 0o777 || args.Size < 0 {
 		return nil, wire.Errorf(wire.Invalid, "mode and size: cannot be %o and %d", args.Mode, args.Size)
 	}
-	if info, err := os.Lstat(args.Path); err == nil && info.IsDir() {
-		return nil, wire.Errorf(wire.Invalid, "path: %s is a folder", args.Path)
+	if info, err := os.Lstat(args.Path); err == nil {
+		switch mode := info.Mode(); {
+		case mode.IsDir():
+			return nil, wire.Errorf(wire.Invalid, "path: %s is a folder", args.Path)
+		case !mode.IsRegular() && mode.Type() != fs.ModeSymlink:
+			// A device such as /dev/null would be gone.
+			return nil, wire.Errorf(wire.Invalid, "path: %s is not a regular file", args.Path)
+		}
 	}
 	if c.freezer.frozen() {
 		return nil, wire.Errorf(wire.Frozen, "file systems are frozen")
@@ -114,6 +120,8 @@ func (c *call) getFile(ctx context.Context, args wire.GetFile) (any, error) {
 		return nil, err
 	}
 	defer f.Close()
+	// Some files of the kernel's, such as /proc/kmsg, wait for something to read.
+	defer context.AfterFunc(ctx, func() { _ = f.Close() })()
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err

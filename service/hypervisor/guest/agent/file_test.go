@@ -61,6 +61,68 @@ func TestSmallFilesArriveUnchanged(t *testing.T) {
 	}
 }
 
+func TestADeviceIsNotReplacedByAFile(t *testing.T) {
+	t.Parallel()
+	c := newClient(t)
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := c.PutFile(t.Context(), pipe, 0o600, 1, strings.NewReader("x"))
+	if err == nil || !strings.Contains(err.Error(), "is not a regular file") {
+		t.Error(err)
+	}
+	if info, err := os.Lstat(pipe); err != nil || info.Mode().Type() != fs.ModeNamedPipe {
+		t.Errorf("%v %v", info, err)
+	}
+}
+
+func TestReadingAFileThatWaitsEndsWithTheCall(t *testing.T) {
+	t.Parallel()
+	const waiting = "/proc/kmsg"
+	if f, err := os.Open(waiting); err != nil {
+		t.Skip(err) // it takes privileges
+	} else if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c := newClient(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	begun := make(chan struct{})
+	ended := make(chan error, 1)
+	go func() {
+		close(begun)
+		_, _, err := c.GetFile(ctx, waiting, io.Discard)
+		ended <- err
+	}()
+	<-begun
+	time.AfterFunc(300*time.Millisecond, cancel) // it has read what there was
+	if err := <-ended; err == nil {
+		t.Error("a file that waits for more was read to its end")
+	}
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if open := reading(t, waiting); open == 0 {
+			break
+		} else if time.Now().After(end) {
+			t.Fatalf("%d descriptors of %s are open after the call", open, waiting)
+		}
+	}
+}
+
+// reading counts the descriptors of this process, in which the agent runs, that are of a file.
+func reading(t *testing.T, path string) (n int) {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range all {
+		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && to == path {
+			n++
+		}
+	}
+	return n
+}
+
 func TestAFileOfTheKernelIsReadToItsEnd(t *testing.T) {
 	t.Parallel()
 	want, err := os.ReadFile("/proc/version")
