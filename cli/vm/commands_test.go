@@ -37,9 +37,9 @@ func commandLines(t *testing.T) map[string]string {
 	}
 	return map[string]string{
 		"vm run demo --name web --vcpus 2 --memory 1G --disk 8 --network user --backend qemu --kernel-args x --tenant acme --ttl 1h --label a=b --detach": "CreateVM StartVM",
-		"vm create web --image debian-12 --publish 30080:80 --publish 127.0.0.1:30053:53/udp": "CreateVM",
-		"vm create web --image debian-12 --start --wait agent":           "CreateVM GetVM",
-		"vm run demo --name web --detach --wait agent --wait-timeout 1m": "CreateVM StartVM GetVM",
+		"vm create web --image debian-12 --publish 30080:80 --publish 127.0.0.1:30053:53/udp":                                                             "CreateVM",
+		"vm create web --image debian-12 --start --wait agent":                                                                                            "CreateVM GetVM",
+		"vm run demo --name web --detach --wait agent --wait-timeout 1m":                                                                                  "CreateVM StartVM GetVM",
 		"vm create web --image debian-12 --kernel /k --initrd /i --firmware uefi --storage dir --network bridge --bridge br0 --mac 52:54:00:AE:b2:4d --ip 10.0.0.7 --agent=false --agent-token-file " + text +
 			" --autostart --start --user-data " + text + " --ssh-key " + text + " --hostname web": "CreateVM",
 		"vm list --tenant acme --state running --label role=web": "ListVMs",
@@ -84,10 +84,10 @@ func commandLines(t *testing.T) map[string]string {
 		"vm start web --kernel /k --initrd /i --kernel-args x --firmware bios":                 "ListVMs StartVM",
 		"vm start web --share /srv:data:ro --share /a:b --extra-arg=-rtc --extra-arg base=utc": "ListVMs StartVM",
 		"vm resize web 40G":                                                                    "ListVMs ResizeVM",
-		"vm set web --publish-none":                                                           "ListVMs PatchVM",
-		"vm set web --vcpus 4 --memory 2G --network user --mac 52:54:00:00:00:01 --publish 30080:80":              "ListVMs PatchVM",
-		"vm set web --cpus 2 --name web-2 --autostart=false":                                   "ListVMs PatchVM",
-		"vm set web --label a=b --remove-label role":                                           "ListVMs GetVM PatchVM",
+		"vm set web --publish-none":                                                            "ListVMs PatchVM",
+		"vm set web --vcpus 4 --memory 2G --network user --mac 52:54:00:00:00:01 --publish 30080:80": "ListVMs PatchVM",
+		"vm set web --cpus 2 --name web-2 --autostart=false":                                         "ListVMs PatchVM",
+		"vm set web --label a=b --remove-label role":                                                 "ListVMs GetVM PatchVM",
 
 		"vm disk read web " + filepath.Join(out, "disk") + " --force --consumer nightly": "ListVMs CreateTransfer ListTransferRanges ReadTransfer FinishTransfer",
 		"vm disk write web --yes " + disk:                                                "ListVMs CreateTransfer WriteTransfer GetTransfer FinishTransfer",

@@ -63,7 +63,7 @@ type Config struct {
 	Billing   *billing.Manager
 	// Tickets seals the tokens that tickets stand for.
 	Tickets *auth.Sealer
-	Images    *image.Manager
+	Images  *image.Manager
 }
 
 // API serves the contract's operations.

@@ -103,7 +103,9 @@ var errRetired = fault.New(fault.Conflict, "there was a tenant of this name, of 
 	"audit log are kept; choose another name, or revive the tenant (revive), which then has them").WithCode("tenant_retired")
 
 // CheckRetired fails with Conflict if a name is that of a tenant that was deleted.
-func (s *Store) CheckRetired(ctx context.Context, name string) error { return checkRetired(ctx, s.db, name) }
+func (s *Store) CheckRetired(ctx context.Context, name string) error {
+	return checkRetired(ctx, s.db, name)
+}
 
 func checkRetired(ctx context.Context, q db.Querier, name string) error {
 	var retired bool
