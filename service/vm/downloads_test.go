@@ -277,6 +277,10 @@ func TestADownloadThatIsCancelledLeavesNothing(t *testing.T) {
 	if i := m.image(a); i.State != "cancelled" || i.Error != nil {
 		t.Errorf("%+v", i)
 	}
+	log := m.log(made)
+	if !strings.Contains(log, "Cancelled") || strings.Contains(log, "internal error") {
+		t.Errorf("the log says %q", log)
+	}
 	if left, err := os.ReadDir(m.config.ImageFolder); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}

@@ -217,7 +217,12 @@ func (m *Manager) make(
 		return m.cfg.Store.AppendImageLog(context.WithoutCancel(ctx), i.ID, text)
 	})
 	defer func() {
-		if err != nil {
+		switch {
+		case err != nil && job.BrokenOff(ctx):
+			w.log.say("Interrupted: the service ends. The job is repeated")
+		case err != nil && errors.Is(ctx.Err(), context.Canceled):
+			w.log.say("Cancelled")
+		case err != nil:
 			w.log.say("%s", fault.From(err).Message)
 		}
 		err = errors.Join(err, w.log.close())
