@@ -32,6 +32,10 @@ type keys struct {
 	object bool              // keys are checked; false for arrays
 }
 
+// exactKeysExtension marks a schema of which the contract does not describe the keys, but in which no key may be
+// given twice, at any depth.
+const exactKeysExtension = "x-exact-keys"
+
 // keysOf reads a schema. known holds the schemas read so far, since schemas may contain themselves.
 func keysOf(ref *openapi3.SchemaRef, known map[*openapi3.Schema]*keys) *keys {
 	if ref == nil || ref.Value == nil {
@@ -42,6 +46,10 @@ func keysOf(ref *openapi3.SchemaRef, known map[*openapi3.Schema]*keys) *keys {
 	}
 	k := &keys{names: map[string]*keys{}, folded: map[string]string{}}
 	known[ref.Value] = k
+	if ref.Value.Extensions[exactKeysExtension] == true {
+		k.object, k.others, k.items = true, k, k
+		return k
+	}
 	k.add(ref.Value, known)
 	if !k.object && k.items == nil {
 		known[ref.Value] = nil

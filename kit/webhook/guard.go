@@ -18,7 +18,7 @@ const (
 	maxHostBytes = 253 // RFC 1035, 2.3.4, without the final full stop
 	maxLabel     = 63
 	fieldTarget  = "target_url"
-	allowHint    = "set MAINSTAY_ALLOW_PRIVATE_TARGETS=1 on the server if targets inside the network are meant"
+	allowHint    = "set allow-private-targets on the server if targets inside the network are meant"
 )
 
 // ErrBlockedTarget is in the chain of every error with which a Guard refuses a target because of

@@ -132,7 +132,7 @@ func TestCheckURLRefusesTargetsInsideTheNetworkUnlessAllowed(t *testing.T) {
 			t.Errorf("%s: %v", s, err)
 			continue
 		}
-		if !strings.Contains(f.Message, "MAINSTAY_ALLOW_PRIVATE_TARGETS=1") {
+		if !strings.Contains(f.Message, "set allow-private-targets") {
 			t.Errorf("%s: the message names no remedy: %s", s, f.Message)
 		}
 		if _, err := private.CheckURL(s); err != nil {

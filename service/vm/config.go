@@ -45,7 +45,7 @@ type Config struct {
 	BackupCA         string `key:"backup-ca" help:"Certificate file of authorities that the bucket's service is verified with, instead of the host's."`
 
 	ImageFolder          string        `key:"image-folder" help:"Folder in which images are made, which all accounts can reach. Default: a folder of this service in /var/tmp."`
-	ImageBuilds          int           `key:"image-builds" default:"1" min:"1" max:"16" help:"How many images are built, downloaded or imported at once."`
+	ImageBuilds          int           `key:"image-builds" default:"1" min:"1" max:"16" help:"How many images are built at once. Four others are downloaded or imported beside them."`
 	ImageMaxGiB          int           `key:"image-max-gib" default:"20" min:"2" max:"2000" help:"The largest image, in GiB, by its disk and by its file."`
 	ImageMaxTime         time.Duration `key:"image-max-time" default:"2h" min:"1s" max:"48h" help:"How long it may take to make an image."`
 	ImagePackageMirrors  []string      `key:"image-package-mirrors" help:"Mirrors for packages of built images, as debian=URL; debian-security=URL is that of its corrections."`

@@ -2,6 +2,7 @@ package vm_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -213,12 +214,15 @@ func TestFilesThatMayNotBeImportedAreRefused(t *testing.T) {
 func TestALinkThatIsPutInPlaceOfAnImportIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	folder, change := importing(t)
-	m := start(t, change, func(c *vm.Config) { c.ImageBuilds = 1 })
+	m := start(t, change)
 	path := disk(t, folder, "disk")
 	release := m.daemon.Hold("UploadImage")
-	m.call("POST", "/api/images/import", m.admin, object{"name": "first", "path": path, "format": "raw"}).Want(201)
+	const atOnce = 4
+	for n := range atOnce {
+		m.call("POST", "/api/images/import", m.admin, object{"name": fmt.Sprintf("first-%d", n), "path": path, "format": "raw"}).Want(201)
+	}
 	second := m.call("POST", "/api/images/import", m.admin, object{"name": "second", "path": path, "format": "raw"}).Want(201)
-	m.eventually("the first is given to the daemon", func() bool { return len(m.daemon.Calls("UploadImage")) > 0 })
+	m.eventually("the first are given to the daemon", func() bool { return len(m.daemon.Calls("UploadImage")) == atOnce })
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}

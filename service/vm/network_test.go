@@ -443,6 +443,16 @@ func TestTenantsNeitherSeeNorSelectEachOther(t *testing.T) {
 	})
 }
 
+func TestAPolicyInWhichAKeyIsGivenTwiceIsRefused(t *testing.T) {
+	t.Parallel()
+	m := start(t)
+	policy := json.RawMessage(`{"apiVersion":"cilium.io/v2","kind":"CiliumNetworkPolicy","metadata":{"name":"p"},` +
+		`"spec":{"endpointSelector":{},"ingress":[{"fromEntities":["cluster"],"fromEntities":["all"]}]}}`)
+	if a := m.call("POST", "/api/dataplane/cnp", m.admin, policy).Want(400); !strings.Contains(a.Body, "spec.ingress.0.fromEntities: is given twice") {
+		t.Error(a.Body)
+	}
+}
+
 func TestATenantThatIsRevivedGetsNoneOfItsPolicies(t *testing.T) {
 	t.Parallel()
 	engines(t, func(m *manager) {

@@ -16,6 +16,7 @@ package caller
 import (
 	"context"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
@@ -118,7 +119,15 @@ func (c Caller) actorType() audit.ActorType {
 
 // hostPath matches an absolute path in a message. Addresses like 10.0.0.0/8 and media types like
 // text/plain are no paths: they have no slash after a space, a quote or a bracket.
-var hostPath = regexp.MustCompile(`(^|[\s"'` + "`" + `(\[{<=:,;|])(?:/|[A-Za-z][A-Za-z0-9+.-]*:/)[^\s"'` + "`" + `()\[\]{}<>,;:|]+`)
+var (
+	hostPath = regexp.MustCompile(`(^|[` + regexp.QuoteMeta(pathBegins) + `])(?:/|[A-Za-z][A-Za-z0-9+.-]*:/)[^\s"'` + "`" +
+		`()\[\]{}<>,;:|]+`)
+	// harmless matches what only looks like a path: a scheme without an address, and the bits of an IPv6 network.
+	harmless = regexp.MustCompile(`^(https?://|/[0-9]{1,3})$`)
+)
+
+// pathBegins are the characters before a path.
+const pathBegins = " \t\r\n\"'`([{<=:,;|"
 
 // Public returns a message as the caller may read it: without paths of hosts, unless the caller is
 // an admin who sees everything.
@@ -126,5 +135,11 @@ func (c Caller) Public(message string) string {
 	if c.SeesAll() {
 		return message
 	}
-	return hostPath.ReplaceAllString(message, "${1}(path)")
+	return hostPath.ReplaceAllStringFunc(message, func(found string) string {
+		path := strings.TrimLeft(found, pathBegins)
+		if harmless.MatchString(path) {
+			return found
+		}
+		return strings.TrimSuffix(found, path) + "(path)"
+	})
 }

@@ -5,7 +5,7 @@
 //	build.go      the steps of a build; distro.go, redhat.go: the tools and packages of each distribution
 //	guest.go      the files that make the packages a guest of Mainstay; disk.go: the bootable disk
 //	process_*.go  tools as confined processes
-//	log.go        what tools print, bounded
+//	turns.go      how many work at once, by turns of tenants; log.go: what tools print, bounded
 //	download.go   downloads; sources.go, sources.json: what there is; checksum.go: lists of checksums
 //	import_*.go   files of the host
 //	resize.go     larger disks

@@ -142,8 +142,7 @@ func (d *download) judge(err error, failures int) error {
 	var unfit transfer.Unfit
 	switch {
 	case errors.Is(err, transfer.ErrTooLarge):
-		return fault.Wrap(fault.Invalid, err, "the file is larger than the %d GiB of the setting image-max-gib",
-			d.m.cfg.MaxSize/gib).WithCode("image_too_large")
+		return d.m.tooLarge()
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return err
 	case errors.As(err, &unfit) && d.renewed < renewals:

@@ -43,18 +43,21 @@ type Config struct {
 
 // Manager makes images.
 type Manager struct {
-	cfg   Config
-	slots chan struct{} // one for each image that may be made at once
+	cfg Config
+	// Builds take a processor each; what is fetched mostly waits.
+	builds, fetches *turns
 }
 
 // New returns a Manager, registers its kinds of jobs, and removes what an earlier process has left.
 func New(ctx context.Context, c Config) (*Manager, error) {
-	m := &Manager{cfg: c, slots: make(chan struct{}, c.Builds)}
+	m := &Manager{cfg: c, builds: newTurns(c.Builds), fetches: newTurns(fetchesAtOnce)}
 	for kind, make := range map[string]func(ctx context.Context, w *work) (string, error){
 		record.JobImageBuild: m.build, record.JobImageDownload: m.download, record.JobImageImport: m.importFile,
 	} {
 		job.Register(m.cfg.Jobs, kind, job.Kind[args]{
-			Run:       func(ctx context.Context, a args, progress func(float64)) error { return m.run(ctx, a, progress, make) },
+			Run: func(ctx context.Context, a args, progress func(float64)) error {
+				return m.run(ctx, a, progress, kind == record.JobImageBuild, make)
+			},
 			Cancelled: m.cancelled,
 		})
 	}
@@ -173,15 +176,23 @@ func (m *Manager) begin(ctx context.Context, kind string, r Request) (record.Ima
 
 // run is the job that makes an image. make returns the path of the disk.
 func (m *Manager) run(
-	ctx context.Context, a args, progress func(float64), make func(ctx context.Context, w *work) (string, error),
+	ctx context.Context, a args, progress func(float64), builds bool,
+	make func(ctx context.Context, w *work) (string, error),
 ) error {
 	ctx = caller.Acting(ctx, a.Actor)
-	select {
-	case m.slots <- struct{}{}:
-		defer func() { <-m.slots }()
-	case <-ctx.Done():
-		return m.end(ctx, record.Image{ID: a.Image}, context.Cause(ctx))
+	tenant, err := m.tenantOf(ctx, a.Image)
+	if err != nil {
+		return err
 	}
+	turn := m.fetches
+	if builds {
+		turn = m.builds
+	}
+	leave, err := turn.take(ctx, tenant)
+	if err != nil {
+		return m.end(ctx, record.Image{ID: a.Image}, err)
+	}
+	defer leave()
 	i, goes, err := m.cfg.Store.StartImage(ctx, a.Image)
 	if fault.Is(err, fault.NotFound) || err == nil && !goes {
 		return nil // it has ended, and its end was stored before the service ended
@@ -196,6 +207,18 @@ func (m *Manager) run(
 	done.ID, done.State = i.ID, record.ImageCompleted
 	progress(1)
 	return m.cfg.Store.EndImage(context.WithoutCancel(ctx), done)
+}
+
+// fetchesAtOnce is how many images are downloaded or imported at once.
+const fetchesAtOnce = 4
+
+// tenantOf returns whose image it is, or "" if it is gone.
+func (m *Manager) tenantOf(ctx context.Context, id string) (string, error) {
+	i, err := m.cfg.Store.Image(ctx, id)
+	if fault.Is(err, fault.NotFound) {
+		err = nil
+	}
+	return i.Tenant, err
 }
 
 // make makes an image in a folder of its own, and puts it into the catalog.
@@ -363,6 +386,12 @@ func (m *Manager) Delete(ctx context.Context, id string) error {
 		m.cfg.Log.Warn("the room of a deleted image was not freed", "error", err)
 	}
 	return nil
+}
+
+// tooLarge returns the fault for a file that is larger than images may be.
+func (m *Manager) tooLarge() error {
+	return fault.New(fault.Invalid, "the file is larger than the %d GiB of the setting image-max-gib", m.cfg.MaxSize/gib).
+		WithCode("image_too_large")
 }
 
 // storage returns the fault for a full disk, if an error says that.

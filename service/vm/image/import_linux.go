@@ -21,8 +21,12 @@ func (m *Manager) Import(ctx context.Context, r Request) (record.Image, error) {
 	if err != nil {
 		return record.Image{}, err
 	}
-	if err := f.Close(); err != nil {
+	info, err := f.Stat()
+	if err := errors.Join(err, f.Close()); err != nil {
 		return record.Image{}, err
+	}
+	if info.Size() > m.cfg.MaxSize {
+		return record.Image{}, m.tooLarge()
 	}
 	return m.begin(ctx, record.JobImageImport, r)
 }
@@ -124,8 +128,7 @@ func (m *Manager) importFile(ctx context.Context, w *work) (_ string, err error)
 		return nil
 	}))
 	if err = errors.Join(err, out.Sync(), out.Close()); errors.Is(err, transfer.ErrTooLarge) {
-		return "", fault.Wrap(fault.Invalid, err, "the file is larger than the %d GiB of the setting image-max-gib",
-			m.cfg.MaxSize/gib).WithCode("image_too_large")
+		return "", m.tooLarge()
 	}
 	if err != nil {
 		return "", err
