@@ -145,6 +145,9 @@ func (v *verifier) domain(ctx context.Context, d *domain) error {
 	if err := v.small(ctx, d); err != nil {
 		return err
 	}
+	if err := v.indexes(ctx, d); err != nil {
+		return err
+	}
 	bad := map[blobCopy]bool{}
 	if v.o.Full {
 		if err := v.packs(ctx, d, cat, bad); err != nil {
@@ -195,6 +198,27 @@ func (v *verifier) small(ctx context.Context, d *domain) error {
 			} else if err != nil && !notExist(err) {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// indexes opens all indexes as they are in the store: those that a catalog has may be copies in the cache.
+func (v *verifier) indexes(ctx context.Context, d *domain) error {
+	prefix := "index/" + d.place + "/"
+	names, err := v.r.names(ctx, prefix)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		sealed, err := v.r.store.Get(ctx, prefix+name, maxDecompressed)
+		if err == nil {
+			_, err = d.openIndex(prefix+name, sealed)
+		}
+		if isDamaged(err) {
+			v.problem(prefix+name, "it is damaged: "+err.Error())
+		} else if err != nil && !notExist(err) {
+			return err
 		}
 	}
 	return nil

@@ -140,6 +140,35 @@ func TestObjectsCannotStandInForEachOther(t *testing.T) {
 	}
 }
 
+func TestADamagedIndexIsFoundAlsoIfTheCacheHasAGoodCopy(t *testing.T) {
+	t.Parallel()
+	s := newMemory()
+	r := create(t, s, "", repository.Options{Cache: t.TempDir()})
+	backUp(t, r, repository.Info{}, image(1<<20, 1), nil)
+	if report := verify(t, r, repository.VerifyOptions{}); len(report.Problems) > 0 {
+		t.Fatal(report.Err())
+	}
+	names := s.names("index/")
+	if len(names) == 0 {
+		t.Fatal("there is no index")
+	}
+	for _, name := range names {
+		content := s.objects[name]
+		for what, damaged := range map[string][]byte{
+			"a changed byte": append(append([]byte{}, content[:len(content)/2]...), append([]byte{content[len(content)/2] ^ 1}, content[len(content)/2+1:]...)...),
+			"a cut":          content[:len(content)-1],
+			"nothing":        {},
+		} {
+			s.objects[name] = damaged
+			report := verify(t, r, repository.VerifyOptions{})
+			if len(report.Problems) != 1 || report.Problems[0].Object != name || len(report.Damaged) > 0 {
+				t.Errorf("%s in %s: %+v", what, name, report)
+			}
+		}
+		s.objects[name] = content
+	}
+}
+
 func TestMissingObjectsAreFound(t *testing.T) {
 	t.Parallel()
 	s, r, contents := small(t, "")

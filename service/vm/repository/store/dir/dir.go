@@ -288,7 +288,7 @@ func failed(err error, format string, args ...any) error {
 		return err
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return fault.Wrap(fault.StorageFailed, err,
-			"the storage is full: "+format+"; delete backups and prune, or enlarge it", args...)
+			"the storage is full: "+format+"; delete backups, whose room is free some hours later, or enlarge it", args...)
 	}
 	return fault.Wrap(fault.StorageFailed, err, format, args...)
 }

@@ -312,7 +312,7 @@ func judge(err error, name, bucket string) (again bool, _ error) {
 		return false, fault.Wrap(fault.Unreachable, err, "the S3 service refuses the access key for the bucket %s", bucket)
 	case answer.StatusCode == http.StatusInsufficientStorage, strings.Contains(answer.Code, "QuotaExceeded"):
 		return false, fault.Wrap(fault.StorageFailed, err,
-			"the storage is full: %s cannot be written to the bucket %s; delete backups and prune, or enlarge it", name, bucket)
+			"the storage is full: %s cannot be written to the bucket %s; delete backups, whose room is free some hours later, or enlarge it", name, bucket)
 	case answer.StatusCode >= 400 && answer.StatusCode < 500 && answer.StatusCode != http.StatusRequestTimeout &&
 		answer.StatusCode != http.StatusTooManyRequests && answer.StatusCode != http.StatusConflict:
 		return false, fault.Wrap(fault.Unreachable, err, "the S3 service refuses %s in the bucket %s: %s", name, bucket, answer.Code)
