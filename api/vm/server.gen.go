@@ -113,9 +113,6 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 	}, s.GetInvoice, GetInvoiceResponseObject.VisitGetInvoiceResponse))
 	mux.HandleFunc("GET "+base+"/api/billing/pricing", rest.Serve(fail, func(_ *rest.Input, _ *GetPricingRequestObject) {
 	}, s.GetPricing, GetPricingResponseObject.VisitGetPricingResponse))
-	mux.HandleFunc("PUT "+base+"/api/billing/pricing", rest.Serve(fail, func(in *rest.Input, q *SetPricingRequestObject) {
-		q.Body = rest.JSON[SetPricingJSONRequestBody](in, true)
-	}, s.SetPricing, SetPricingResponseObject.VisitSetPricingResponse))
 	mux.HandleFunc("GET "+base+"/api/billing/usage", rest.Serve(fail, func(in *rest.Input, q *ListUsageRequestObject) {
 		in.Query("from", false, &q.Params.From)
 		in.Query("to", false, &q.Params.To)
@@ -889,22 +886,6 @@ type GetPricingResponseObject interface {
 type GetPricing200JSONResponse Pricing
 
 func (r GetPricing200JSONResponse) VisitGetPricingResponse(w http.ResponseWriter) error {
-	return rest.WriteJSON(w, 200, "application/json", r)
-}
-
-// SetPricingRequestObject is a request of SetPricing.
-type SetPricingRequestObject struct {
-	Body *SetPricingJSONRequestBody
-}
-
-// SetPricingResponseObject is an answer of SetPricing.
-type SetPricingResponseObject interface {
-	VisitSetPricingResponse(w http.ResponseWriter) error
-}
-
-type SetPricing200JSONResponse Pricing
-
-func (r SetPricing200JSONResponse) VisitSetPricingResponse(w http.ResponseWriter) error {
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
@@ -2281,9 +2262,6 @@ type Server interface {
 	// GetPricing What usage costs now
 	// (GET /api/billing/pricing)
 	GetPricing(context.Context, GetPricingRequestObject) (GetPricingResponseObject, error)
-	// SetPricing Change what usage costs from now on; what was used before keeps its price
-	// (PUT /api/billing/pricing)
-	SetPricing(context.Context, SetPricingRequestObject) (SetPricingResponseObject, error)
 	// ListUsage What VMs have used in a period, and what it costs
 	// (GET /api/billing/usage)
 	ListUsage(context.Context, ListUsageRequestObject) (ListUsageResponseObject, error)

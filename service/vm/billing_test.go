@@ -2,6 +2,7 @@ package vm_test
 
 import (
 	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -273,6 +274,13 @@ func TestPricesHoldFromNowOnAndWrongOnesChangeNothing(t *testing.T) {
 				}
 			}
 			m.call("PUT", "/api/billing/pricing", m.admin, body).Want(400)
+		}
+		for _, amount := range []string{
+			"999999.9999999999999", "1000000.000000000001", "0.1234567890123", "1e-400", "1e400", "1e999999999", "-1e-12", "1e-2147483649",
+			"0." + strings.Repeat("0", 5000) + "1", strings.Repeat("9", 5000),
+		} {
+			m.call("PUT", "/api/billing/pricing", m.admin, json.RawMessage(
+				`{"cpu_per_hour":`+amount+`,"memory_gb_per_hour":0,"disk_gb_per_hour":0,"network_egress_per_gb":0,"currency":"EUR"}`)).Want(400)
 		}
 		if p := contracttest.As[vmapi.Pricing](m.call("GET", "/api/billing/pricing", ada, nil).Want(200)); p.CpuPerHour != 0 || p.EffectiveFrom != nil {
 			t.Errorf("%+v", p)

@@ -136,6 +136,7 @@ func New(cfg Config) (*API, error) {
 	a.shell.Raw("POST /api/auth/logout", a.logout)
 	a.shell.Raw("GET /api/jobs/{job}/events", a.watchJob)
 	a.shell.Raw("GET /api/dataplane/observe", a.observe)
+	a.shell.Raw("PUT /api/billing/pricing", a.setPricing)
 	a.shell.Raw("GET /api/vms/{name}/history", a.history)
 	a.shell.Raw("POST /api/vms/{name}/tickets", a.createTicket)
 	a.shell.Raw("GET /api/vms/{name}/console", a.socketTo("console"))

@@ -3,15 +3,20 @@ package httpapi
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"net/http"
 	"strings"
 
 	"github.com/shopspring/decimal"
 
 	vmapi "github.com/mainstay-infra/mainstay/api/vm"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/list"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 	"github.com/mainstay-infra/mainstay/service/vm/billing"
 	"github.com/mainstay-infra/mainstay/service/vm/billing/tariff"
+	"github.com/mainstay-infra/mainstay/service/vm/caller"
 	"github.com/mainstay-infra/mainstay/service/vm/record"
 )
 
@@ -33,17 +38,39 @@ func (a *API) GetPricing(ctx context.Context, _ vmapi.GetPricingRequestObject) (
 	return vmapi.GetPricing200JSONResponse(apiPricing(p)), err
 }
 
-// SetPricing changes what usage costs from now on.
-func (a *API) SetPricing(
-	ctx context.Context, req vmapi.SetPricingRequestObject,
-) (vmapi.SetPricingResponseObject, error) {
-	b := req.Body
-	p, err := a.billing.SetPricing(ctx, tariff.Price{
-		CPUPerHour: decimal.NewFromFloat(b.CpuPerHour), MemoryGBPerHour: decimal.NewFromFloat(b.MemoryGbPerHour),
-		DiskGBPerHour: decimal.NewFromFloat(b.DiskGbPerHour), EgressPerGB: decimal.NewFromFloat(b.NetworkEgressPerGb),
-		Currency: b.Currency,
-	})
-	return vmapi.SetPricing200JSONResponse(apiPricing(p)), err
+// setPricing changes what usage costs from now on. The amounts are read as they are written: as floating point
+// numbers they would be rounded.
+func (a *API) setPricing(w http.ResponseWriter, r *http.Request, _ caller.Caller) error {
+	var b struct {
+		CPUPerHour      json.Number `json:"cpu_per_hour"`
+		MemoryGBPerHour json.Number `json:"memory_gb_per_hour"`
+		DiskGBPerHour   json.Number `json:"disk_gb_per_hour"`
+		EgressPerGB     json.Number `json:"network_egress_per_gb"`
+		Currency        string      `json:"currency"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&b); err != nil {
+		return httpserve.BodyError(err)
+	}
+	price := tariff.Price{Currency: b.Currency}
+	for _, f := range []struct {
+		name string
+		from json.Number
+		to   *decimal.Decimal
+	}{
+		{"cpu_per_hour", b.CPUPerHour, &price.CPUPerHour}, {"memory_gb_per_hour", b.MemoryGBPerHour, &price.MemoryGBPerHour},
+		{"disk_gb_per_hour", b.DiskGBPerHour, &price.DiskGBPerHour},
+		{"network_egress_per_gb", b.EgressPerGB, &price.EgressPerGB},
+	} {
+		var err error
+		if *f.to, err = tariff.ParseAmount(f.name, string(f.from)); err != nil {
+			return err
+		}
+	}
+	set, err := a.billing.SetPricing(r.Context(), price)
+	if err != nil {
+		return err
+	}
+	return rest.WriteJSON(w, http.StatusOK, "application/json", apiPricing(set))
 }
 
 // tenantFilter returns the tenant that a filter names, or nil if there is no filter.

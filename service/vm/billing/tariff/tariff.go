@@ -42,6 +42,19 @@ const (
 	maxPlaces = 12
 )
 
+// maxAmountText is the longest text of an amount, in bytes.
+const maxAmountText = 64
+
+// ParseAmount reads an amount as it is written in JSON, without rounding. The fault names the field.
+func ParseAmount(field, text string) (decimal.Decimal, error) {
+	d, err := decimal.NewFromString(text)
+	// An exponent could stand for a number with millions of digits.
+	if e := d.Exponent(); err != nil || len(text) > maxAmountText || e > maxAmountText || e < -maxAmountText {
+		return decimal.Decimal{}, fault.InvalidField(field, "must be a number from 0 to %d with at most %d decimal places", maxPrice, maxPlaces)
+	}
+	return d, nil
+}
+
 // Check returns a fault that names the field of a price that is not valid.
 func (p *Price) Check() error {
 	for _, f := range []struct {
