@@ -103,6 +103,7 @@ func TestAForgedSessionIsNobodys(t *testing.T) {
 		"a claim in capitals":   sign(secretA, forge(t, token, 1, `"sub":`, `"SUB":`)),
 		"a header twice":        sign(secretA, forge(t, token, 0, `"alg":"HS256"`, `"alg":"HS256","alg":"HS256"`)),
 		"no end":                sign(secretA, forge(t, token, 1, `"exp":`, `"end":`)),
+		"an end after time":     sign(secretA, forge(t, token, 1, `"exp":`, `"exp":1000000000000000000,"x":`)),
 		"an unknown key id":     forge(t, token, 0, `"kid":"`, `"kid":"x`),
 		"a line break":          token[:20] + "\n" + token[20:],
 		"cut short":             token[:len(token)-4],
