@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -96,8 +97,7 @@ func sweep(ctx context.Context, program, state string) error {
 
 // processes returns the PIDs of a sandbox's processes, except those in its own PID namespace, which
 // end with it. It also reports whether a process of runsc is just being started, which may be the
-// sandbox's: between the kernel's dropping of the old arguments and its setting of the new ones, a
-// process has none.
+// sandbox's.
 func processes(program, state string) (found []int, starting bool, err error) {
 	runsc, err := programFile(program)
 	if err != nil {
@@ -116,7 +116,7 @@ func processes(program, state string) (found []int, starting bool, err error) {
 		switch {
 		case err != nil: // it has ended
 		case len(line) == 0:
-			starting = starting || executes(pid, runsc)
+			starting = starting || begins(pid) && executes(pid, runsc)
 		case names(line, state):
 			found = append(found, pid)
 		}
@@ -134,6 +134,24 @@ func programFile(program string) (os.FileInfo, error) {
 		return nil, err
 	}
 	return os.Stat(path)
+}
+
+// envEnd is the field of /proc/PID/stat that says where the environment of a process ends (proc(5)).
+const envEnd = 51
+
+// begins reports whether a process has just begun to execute a program. Between the kernel's dropping of the old
+// arguments and its setting of the new ones, which ends with the environment, a process has none. Other processes
+// without arguments have given up the memory that held them, as those in which gVisor runs programs of guests.
+func begins(pid int) bool {
+	const longest = 4096
+	line, err := process.Head(fmt.Sprintf("/proc/%d/stat", pid), longest)
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(line[bytes.LastIndexByte(line, ')')+1:]), " ") // after the program's name
+	fields := strings.Fields(rest)
+	const first = 3 // of rest
+	return len(fields) > envEnd-first && fields[envEnd-first] == "0"
 }
 
 // executes reports whether a process executes a program. Kernel threads and ended processes execute
