@@ -115,9 +115,9 @@ func processes(program, state string) (found []int, starting bool, err error) {
 		line, err := process.CommandLine(pid)
 		switch {
 		case err != nil: // it has ended
-		case len(line) == 0:
-			starting = starting || begins(pid) && executes(pid, runsc)
-		case names(line, state):
+		case len(line) == 0 && begins(pid):
+			starting = starting || executes(pid, runsc)
+		case len(line) > 0 && names(line, state), len(line) == 0 && belongs(pid, state): // it may have begun just now
 			found = append(found, pid)
 		}
 	}
