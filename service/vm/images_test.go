@@ -221,8 +221,8 @@ func TestALinkThatIsPutInPlaceOfAnImportIsNotFollowed(t *testing.T) {
 	for n := range atOnce {
 		m.call("POST", "/api/images/import", m.admin, object{"name": fmt.Sprintf("first-%d", n), "path": path, "format": "raw"}).Want(201)
 	}
-	second := m.call("POST", "/api/images/import", m.admin, object{"name": "second", "path": path, "format": "raw"}).Want(201)
 	m.eventually("the first are given to the daemon", func() bool { return len(m.daemon.Calls("UploadImage")) == atOnce })
+	second := m.call("POST", "/api/images/import", m.admin, object{"name": "second", "path": path, "format": "raw"}).Want(201)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ const (
 func (a *API) sessions() *session.Manager {
 	return session.New(session.Config{
 		Service: "vm", Title: "VM management", Sealer: a.cfg.Cookies, Ended: a.cfg.Ended, Now: a.cfg.Now, Log: a.cfg.Log,
-		TokenHint: "As 'mainstay vms login' or POST /api/auth/login answers it.", Workspace: a.cfg.Workspace,
+		TokenHint: "As 'mainstay login vm' keeps it, or POST /api/auth/login answers it.", Workspace: a.cfg.Workspace,
 		SecondFactor: true,
 		Password: func(ctx context.Context, given session.Login) (string, error) {
 			for _, f := range []struct {
