@@ -224,6 +224,9 @@ func (b *Backend) start(ctx context.Context, s *backend.Spec, halted bool) (*Ins
 	return newInstance(s, p, monitor), nil
 }
 
+// endWait is how long a process that does not answer may take to be gone.
+const endWait = 2 * time.Second
+
 // Find reattaches to the VM's process.
 func (b *Backend) Find(ctx context.Context, s *backend.Spec) (backend.Instance, error) {
 	p, err := process.Find(s.Folder)
@@ -232,8 +235,12 @@ func (b *Backend) Find(ctx context.Context, s *backend.Spec) (backend.Instance, 
 	}
 	monitor, err := dialMonitor(ctx, s.Folder, p, false)
 	if err != nil {
-		if p.HasEnded() {
+		// One that is ending closes its sockets before it is gone.
+		select {
+		case <-p.Done():
 			return nil, p.Close()
+		case <-time.After(endWait):
+		case <-ctx.Done():
 		}
 		return nil, errors.Join(fmt.Errorf("QEMU (process %d) runs and does not answer: %w", p.PID, err), p.Close())
 	}
