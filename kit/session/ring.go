@@ -24,7 +24,7 @@ type Member struct {
 // Issue returns a token for whoever signs in with a ticket.
 type Issue func(context.Context) (token string, err error)
 
-// Fixed returns an Issue of a token that is the same for everybody, or nil if there is none.
+// Fixed returns an Issue that returns the same token for everybody, or nil if the token is empty.
 func Fixed(token string) Issue {
 	if token == "" {
 		return nil

@@ -113,6 +113,24 @@ func TestAConsoleIsTheDaemonsAndATicketOpensItOnce(t *testing.T) {
 	m.call("GET", "/api/vms/web/console", alice, nil).Want(426)
 }
 
+func TestEachOpeningOfAConsoleIsInTheAuditLogOnce(t *testing.T) {
+	t.Parallel()
+	m := start(t)
+	m.runs("web", m.admin)
+	for n, open := range []func() int{
+		func() int { _, status := m.open("/api/vms/web/console", m.admin); return status },
+		func() int { _, status := m.open("/api/vms/web/screen?ticket=", m.admin); return status },
+		func() int { _, status := m.open("/api/vms/web/console?ticket="+m.ticket("web", m.admin), ""); return status },
+	} {
+		if status := open(); status != 101 {
+			t.Fatal(status)
+		}
+		if all := contracttest.As[[]vmapi.AuditEntry](m.call("GET", "/api/audit?action=vm.console", m.admin, nil).Want(200)); len(all) != n+1 {
+			t.Errorf("%d entries after %d openings", len(all), n+1)
+		}
+	}
+}
+
 func TestASocketEndsWithTheTokenBehindItsTicket(t *testing.T) {
 	t.Parallel()
 	m := start(t)

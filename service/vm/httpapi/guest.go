@@ -119,7 +119,7 @@ func (a *API) socketTo(channel string) func(http.ResponseWriter, *http.Request, 
 			return upgrade
 		}
 		query := r.URL.Query()
-		if upgrade == nil && !query.Has("ticket") { // issuing the ticket was noted
+		if upgrade == nil && query.Get("ticket") == "" { // issuing a ticket was noted
 			if err := a.store.NoteOpening(r.Context(), &vm); err != nil {
 				return err
 			}

@@ -72,7 +72,7 @@ func TestEveryDistributionHasACommand(t *testing.T) {
 	t.Parallel()
 	for name, d := range distributions {
 		spec := record.ImageSpec{Distribution: name, Packages: []string{"hello"}, CloudInit: true}
-		b, err := bootstrapOf(&spec, "/work/guest/root", "/work", map[string]string{name: "https://mirror.example.com/x"})
+		b, err := bootstrapOf(&spec, "/images/one/guest/root", "/images/one", map[string]string{name: "https://mirror.example.com/x"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +81,7 @@ func TestEveryDistributionHasACommand(t *testing.T) {
 		for _, f := range files {
 			all += f
 		}
-		for _, want := range []string{"hello", "cloud-init", "/work/guest/root", "https://mirror.example.com/x"} {
+		for _, want := range []string{"hello", "cloud-init", "/images/one/guest/root", "https://mirror.example.com/x"} {
 			if !strings.Contains(all, want) {
 				t.Errorf("%s: there is no %s in %s", name, want, all)
 			}
