@@ -120,7 +120,10 @@ func TestEachOpeningOfAConsoleIsInTheAuditLogOnce(t *testing.T) {
 	for n, open := range []func() int{
 		func() int { _, status := m.open("/api/vms/web/console", m.admin); return status },
 		func() int { _, status := m.open("/api/vms/web/screen?ticket=", m.admin); return status },
-		func() int { _, status := m.open("/api/vms/web/console?ticket="+m.ticket("web", m.admin), ""); return status },
+		func() int {
+			_, status := m.open("/api/vms/web/console?ticket="+m.ticket("web", m.admin), "")
+			return status
+		},
 	} {
 		if status := open(); status != 101 {
 			t.Fatal(status)
