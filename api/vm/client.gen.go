@@ -884,6 +884,16 @@ func (c *Client) ListVMEvents(ctx context.Context, name VMName, params *ListVMEv
 	return c.Send(ctx, out, editors)
 }
 
+// WatchVMEvents What happens to the VM from now on, as server-sent events
+func (c *Client) WatchVMEvents(ctx context.Context, name VMName, params *WatchVMEventsParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/api/vms/{name}/events/stream").Path("name", name)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+		out.Header("Last-Event-ID", params.LastEventID)
+	}
+	return c.Send(ctx, out, editors)
+}
+
 // GetVMHistory What the VM used in the last seven days
 func (c *Client) GetVMHistory(ctx context.Context, name VMName, params *GetVMHistoryParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("GET", "/api/vms/{name}/history").Path("name", name)

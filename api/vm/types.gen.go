@@ -3368,6 +3368,15 @@ type ListVMEventsParams struct {
 	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
 }
 
+// WatchVMEventsParams defines parameters for WatchVMEvents.
+type WatchVMEventsParams struct {
+	// Tenant The VM's tenant, for callers without one
+	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+
+	// LastEventID The id of the last event that was received
+	LastEventID *string `json:"Last-Event-ID,omitempty"`
+}
+
 // GetVMHistoryParams defines parameters for GetVMHistory.
 type GetVMHistoryParams struct {
 	// Since Where the history begins; an hour ago when absent

@@ -13,7 +13,7 @@
 //	webhook.go    webhooks and their deliveries
 //	compliance.go checks of VMs and guests
 //	job.go        work that takes long: follow it to its end
-//	audit.go, events.go: what happened
+//	audit.go, watch.go: what happened, and what happens
 //
 // VMs are named by name: names are unique within a tenant, and --tenant says which one's.
 package vms
@@ -78,7 +78,7 @@ runs on this machine, the command logs in as the admin whose password "mainstay 
 	cmd.AddCommand(
 		s.list(), s.show(), s.create(), s.set(), s.clone(), s.delete(),
 		s.start(), s.stop(), s.restart(), s.pause(), s.resume(),
-		s.metrics(), s.events(), s.snapshots(), s.images(), s.backups(), s.network(), s.jobs(),
+		s.metrics(), s.events(), s.watch(), s.snapshots(), s.images(), s.backups(), s.network(), s.jobs(),
 		s.webhooks(), s.compliance(),
 		s.billing(),
 		s.whoami(), s.password(), s.users(), s.tenants(), s.twoFactor(), s.audit(),

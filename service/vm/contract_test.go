@@ -140,6 +140,9 @@ func takeTour(tr *tour) {
 	}
 	tr.ok("GetVMHistory", "/api/vms/web/history?points=10", nil, 200)
 	tr.ok("ListVMEvents", "/api/vms/web/events?limit=2", nil, 200)
+	stream := tr.watch("/api/vms/web/events/stream", tr.admin, "1")
+	stream.next()
+	stream.end()
 	tourGuests(tr)
 	tr.ok("CloneVM", "/api/vms/web/clone", object{"target_name": "two"}, 201)
 	tr.settled("two", tr.admin)

@@ -138,6 +138,7 @@ func New(cfg Config) (*API, error) {
 	a.shell.Raw("GET /api/dataplane/observe", a.observe)
 	a.shell.Raw("PUT /api/billing/pricing", a.setPricing)
 	a.shell.Raw("GET /api/vms/{name}/history", a.history)
+	a.shell.Raw("GET /api/vms/{name}/events/stream", a.watchEvents)
 	a.shell.Raw("POST /api/vms/{name}/tickets", a.createTicket)
 	a.shell.Raw("GET /api/vms/{name}/console", a.socketTo("console"))
 	a.shell.Raw("GET /api/vms/{name}/screen", a.socketTo("vnc"))

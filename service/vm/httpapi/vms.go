@@ -236,21 +236,3 @@ func (a *API) GetVMMetrics(
 	out.DiskReadBytes, out.DiskWrittenBytes = &m.DiskReadBytes, &m.DiskWrittenBytes
 	return out, nil
 }
-
-// ListVMEvents lists what happened to a VM.
-func (a *API) ListVMEvents(
-	ctx context.Context, req vmapi.ListVMEventsRequestObject,
-) (vmapi.ListVMEventsResponseObject, error) {
-	r, err := a.store.Named(ctx, req.Name, req.Params.Tenant)
-	if err != nil {
-		return nil, err
-	}
-	c := caller.From(ctx)
-	out, link, err := list.Down(ctx, req.Params.Limit, req.Params.Cursor, 100,
-		func(before int64, limit int) ([]record.Event, error) { return a.store.Events(ctx, r.ID, before, limit) },
-		func(e record.Event) int64 { return e.Seq },
-		func(e record.Event) vmapi.Event {
-			return vmapi.Event{Id: e.Seq, At: e.At.Time, Kind: e.Kind, Message: c.Public(e.Message), Actor: e.Actor}
-		})
-	return vmapi.ListVMEvents200JSONResponse{Body: out, Headers: vmapi.ListVMEvents200ResponseHeaders{Link: link}}, err
-}

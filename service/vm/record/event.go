@@ -56,3 +56,11 @@ func (s *Store) Events(ctx context.Context, id string, before int64, limit int) 
 		id, before, limit)
 	return events, err
 }
+
+// EventsAfter lists the events of a VM above an event's number, oldest first. The caller has read the
+// VM.
+func (s *Store) EventsAfter(ctx context.Context, id string, after int64, limit int) ([]Event, error) {
+	var events []Event
+	err := s.db.Select(ctx, &events, "SELECT * FROM events WHERE vm_id = ? AND seq > ? ORDER BY seq LIMIT ?", id, after, limit)
+	return events, err
+}

@@ -1341,6 +1341,33 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/vms/{name}/events/stream": {
+        parameters: {
+            query?: {
+                /** @description The VM's tenant, for callers without one */
+                tenant?: components["parameters"]["OfTenant"];
+            };
+            header?: never;
+            path: {
+                /** @description A VM's name */
+                name: components["parameters"]["VMName"];
+            };
+            cookie?: never;
+        };
+        /**
+         * What happens to the VM from now on, as server-sent events
+         * @description Events named `event` have an `Event` as their data and carry its id; reconnect with `Last-Event-ID` to miss none of the last 1,000.
+         *     The VM may be renamed meanwhile. The stream ends when the VM is deleted.
+         */
+        get: operations["WatchVMEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/vms/{name}/history": {
         parameters: {
             query?: {
@@ -6119,6 +6146,41 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Event"][];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    WatchVMEvents: {
+        parameters: {
+            query?: {
+                /** @description The VM's tenant, for callers without one */
+                tenant?: components["parameters"]["OfTenant"];
+            };
+            header?: {
+                /** @description The id of the last event that was received */
+                "Last-Event-ID"?: string;
+            };
+            path: {
+                /** @description A VM's name */
+                name: components["parameters"]["VMName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A stream of events with such data */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": components["schemas"]["Event"];
                 };
             };
             400: components["responses"]["Invalid"];
