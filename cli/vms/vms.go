@@ -13,7 +13,8 @@
 //	webhook.go    webhooks and their deliveries
 //	compliance.go checks of VMs and guests
 //	job.go        work that takes long: follow it to its end
-//	audit.go, watch.go: what happened, and what happens
+//	audit.go      the audit log
+//	watch.go      follows what happens to a VM
 //
 // VMs are named by name: names are unique within a tenant, and --tenant says which one's.
 package vms

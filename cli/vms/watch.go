@@ -18,8 +18,8 @@ func (s commands) watch() *cobra.Command {
 	var last string
 	cmd := s.Command(verb.Verb{
 		Use: "watch VM", Short: "Print what happens to a VM as it happens, until interrupted",
-		Long: `Print what happens to a VM as it happens, until interrupted or until the VM is deleted. When the connection breaks, the
-command reconnects and continues after the last event. --output json prints one object per line.`,
+		Long: `Print what happens to a VM as it happens, until interrupted. When the connection breaks, the command reconnects and continues
+after the last event. When the VM is deleted, it fails. --output json prints one object per line.`,
 		Example: "  mainstay vms watch web\n  mainstay vms watch web --last-event-id 12 --output json",
 	}, func(ctx context.Context, c *call) error {
 		open := func(ctx context.Context, last string) (*http.Response, error) {
@@ -36,7 +36,7 @@ command reconnects and continues after the last event. --output json prints one 
 			return printEvent(c, []byte(data))
 		})
 	})
-	cmd.Flags().StringVar(&last, "last-event-id", "", "begin after this event")
+	cmd.Flags().StringVar(&last, "last-event-id", "", "go on after this event")
 	return cmd
 }
 

@@ -141,7 +141,9 @@ func takeTour(tr *tour) {
 	tr.ok("GetVMHistory", "/api/vms/web/history?points=10", nil, 200)
 	tr.ok("ListVMEvents", "/api/vms/web/events?limit=2", nil, 200)
 	stream := tr.watch("/api/vms/web/events/stream", tr.admin, "1")
-	stream.next()
+	if e, more := stream.next(); !more || e.Id != 2 {
+		tr.Errorf("the stream begins with %+v", e)
+	}
 	stream.end()
 	tourGuests(tr)
 	tr.ok("CloneVM", "/api/vms/web/clone", object{"target_name": "two"}, 201)

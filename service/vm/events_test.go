@@ -96,7 +96,7 @@ func TestEventsOfAVMAreFollowedThroughARenameUntilItIsDeleted(t *testing.T) {
 			}
 			seen = e
 		}
-		m.call("DELETE", "/api/vms/www", ada, nil)
+		m.call("DELETE", "/api/vms/www", ada, nil).Want(204)
 		for more := true; more; {
 			_, more = now.next() // until the VM is gone
 		}
@@ -110,11 +110,19 @@ func TestAStreamOfEventsEndsWithTheSessionAndWithTheService(t *testing.T) {
 	m.made("web", m.admin)
 	ann := m.user("ann", "admin", "")
 	stream := m.watch("/api/vms/web/events/stream", ann, "")
+	m.call("PATCH", "/api/vms/web", ann, object{"description": "the web"}).Want(200)
+	if _, more := stream.next(); !more {
+		t.Error("the stream ended by itself")
+	}
 	m.call("POST", "/api/auth/logout", ann, nil)
 	for more := true; more; {
 		_, more = stream.next()
 	}
 	stream = m.watch("/api/vms/web/events/stream", m.admin, "")
+	m.call("PATCH", "/api/vms/web", m.admin, object{"description": "a web"}).Want(200)
+	if _, more := stream.next(); !more {
+		t.Error("the stream ended by itself")
+	}
 	m.again()
 	for more := true; more; {
 		_, more = stream.next()

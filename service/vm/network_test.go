@@ -1,10 +1,8 @@
 package vm_test
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -546,22 +544,11 @@ func TestFlowsCarryNamesAndIdentitiesAndAreFollowed(t *testing.T) {
 	if seen := contracttest.As[vmapi.Observed](m.call("GET", "/api/dataplane/observe?limit=1", ada, nil).Want(200)); len(seen.Flows) != 1 || seen.Flows[0].Source.Address != "198.51.100.7" {
 		t.Errorf("%+v", seen)
 	}
-	request, err := http.NewRequestWithContext(t.Context(), "GET", m.url+"/api/dataplane/observe", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Authorization", "Bearer "+ada)
-	request.Header.Set("Accept", "text/event-stream")
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
+	lines := m.watch("/api/dataplane/observe", ada, "").lines
 	m.eventually("the daemon is asked", func() bool { return len(m.daemon.Calls("FollowFlows")) > 0 })
 	m.bridged("other", m.admin, object{})
 	m.daemon.Flow("other", "", flow("203.0.113.1", "allowed")) // another tenant's
 	m.daemon.Flow("db", "", flow("203.0.113.9", "denied"))
-	lines := bufio.NewScanner(response.Body)
 	for lines.Scan() && !strings.HasPrefix(lines.Text(), "data:") {
 	}
 	if text := lines.Text(); !strings.Contains(text, "203.0.113.9") || !strings.Contains(text, `"vm":"db"`) {

@@ -58,8 +58,7 @@ func TestWhatAnotherTenantHasDoesNotExist(t *testing.T) {
 		for _, stranger := range []string{bert, plain} {
 			for _, path := range []string{
 				"/api/vms/web", "/api/vms/web?tenant=acme", "/api/vms/web/metrics", "/api/vms/web/events", "/api/vms/web/events/stream",
-				"/api/vms/web/snapshots",
-				"/api/vms/web/snapshots/tree", "/api/vms/web/snapshots/" + s.Id, "/api/jobs/" + job.Id, "/api/tenants/acme",
+				"/api/vms/web/snapshots", "/api/vms/web/snapshots/tree", "/api/vms/web/snapshots/" + s.Id, "/api/jobs/" + job.Id, "/api/tenants/acme",
 			} {
 				m.call("GET", path, stranger, nil).Want(404)
 			}

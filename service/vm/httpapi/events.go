@@ -17,8 +17,8 @@ import (
 const (
 	// eventPage is the number of events that a stream reads at once.
 	eventPage = 200
-	// eventPoll is how often a stream looks for events. Nothing wakes it: whatever changes a VM stores
-	// an event, in any replica.
+	// eventPoll is how often a stream looks for events. Any replica stores them, so nothing wakes a
+	// stream earlier.
 	eventPoll = time.Second
 )
 

@@ -1356,7 +1356,7 @@ export interface paths {
         };
         /**
          * What happens to the VM from now on, as server-sent events
-         * @description Events named `event` have an `Event` as their data and carry its id; reconnect with `Last-Event-ID` to miss none of the last 1,000.
+         * @description Events named `event` have an `Event` as their data and carry its id; reconnect with `Last-Event-ID` to get what was missed, up to 1,000 events.
          *     The VM may be renamed meanwhile. The stream ends when the VM is deleted.
          */
         get: operations["WatchVMEvents"];
