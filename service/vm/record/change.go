@@ -2,6 +2,7 @@ package record
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
@@ -276,6 +277,9 @@ func (r *VM) Observe(seen Seen) (changed bool) {
 	r.State, r.Unreachable, r.DriverGen = seen.State, false, seen.Generation
 	r.IPs.V, r.MAC, r.Agent.V, r.StartedAt = seen.IPs, seen.MAC, seen.Agent, seen.StartedAt
 	r.Autostart = seen.Autostart
+	if seen.Node != "" { // it may have moved to another host of the fleet
+		r.Node = seen.Node
+	}
 	if seen.Disk > 0 {
 		r.Disk = seen.Disk
 	}
@@ -285,7 +289,7 @@ func (r *VM) Observe(seen Seen) (changed bool) {
 	if seen.LastError != "" || seen.State == Running || before.State == Missing {
 		r.LastError = seen.LastError
 	}
-	return before.State != r.State || before.Unreachable || !slices.Equal(before.IPs.V, r.IPs.V) || before.MAC != r.MAC ||
+	return before.State != r.State || before.Node != r.Node || before.Unreachable || !slices.Equal(before.IPs.V, r.IPs.V) || before.MAC != r.MAC ||
 		before.Agent.V != r.Agent.V || !before.StartedAt.Equal(r.StartedAt.Time) || before.Disk != r.Disk ||
 		before.Autostart != r.Autostart || before.CPUs != r.CPUs || before.Memory != r.Memory ||
 		!slices.Equal(before.Pending.V, r.Pending.V) || before.LastError != r.LastError || before.DriverGen != r.DriverGen
@@ -298,8 +302,10 @@ func (s *Store) Observed(ctx context.Context, id string, seen Seen, force bool) 
 		if r.Job != nil && !force || seen.Generation < r.DriverGen && seen.State != Missing {
 			return "", false // an answer that was overtaken by a newer one
 		}
-		was := r.State
-		if changed = r.Observe(seen); was != r.State {
+		was, at := r.State, r.Node
+		if changed = r.Observe(seen); at != r.Node {
+			message = fmt.Sprintf("it moved from the host %s to %s", at, r.Node)
+		} else if was != r.State {
 			message = string(r.State)
 			if r.LastError != "" && (r.State == Failed || r.State == Missing) {
 				message += ": " + r.LastError
