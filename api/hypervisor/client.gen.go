@@ -338,6 +338,55 @@ func (c *Client) GetMe(ctx context.Context, editors ...rest.Editor) (*http.Respo
 	return c.Send(ctx, rest.To("GET", "/v1/me"), editors)
 }
 
+// ListMigrations VMs that are on their way to this host, oldest first
+func (c *Client) ListMigrations(ctx context.Context, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/v1/migrations"), editors)
+}
+
+// OfferMigration A host of the fleet offers a VM
+func (c *Client) OfferMigration(ctx context.Context, body OfferMigrationJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/v1/migrations").JSON("application/json", body), editors)
+}
+
+// OfferMigrationWithBody A host of the fleet offers a VM
+func (c *Client) OfferMigrationWithBody(ctx context.Context, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/v1/migrations").Body(contentType, body), editors)
+}
+
+// AbortMigration Abort a migration to this host; the VM stays where it was
+func (c *Client) AbortMigration(ctx context.Context, migration MigrationID, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("DELETE", "/v1/migrations/{migration}").Path("migration", migration), editors)
+}
+
+// CommitMigration Make the VM this host's; it may be repeated
+func (c *Client) CommitMigration(ctx context.Context, migration MigrationID, body CommitMigrationJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/v1/migrations/{migration}/commit").Path("migration", migration).JSON("application/json", body), editors)
+}
+
+// CommitMigrationWithBody Make the VM this host's; it may be repeated
+func (c *Client) CommitMigrationWithBody(ctx context.Context, migration MigrationID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/v1/migrations/{migration}/commit").Path("migration", migration).Body(contentType, body), editors)
+}
+
+// WriteMigrationWithBody Write bytes of a file; what is not written reads as zeros
+func (c *Client) WriteMigrationWithBody(ctx context.Context, migration MigrationID, file MigrationFileName, params *WriteMigrationParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("PUT", "/v1/migrations/{migration}/files/{file}").Path("migration", migration).Path("file", file)
+	if params != nil {
+		out.Query("offset", params.Offset)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// PrepareMigration Compare the files with their sums, inspect them, and make them durable
+func (c *Client) PrepareMigration(ctx context.Context, migration MigrationID, body PrepareMigrationJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/v1/migrations/{migration}/prepare").Path("migration", migration).JSON("application/json", body), editors)
+}
+
+// PrepareMigrationWithBody Compare the files with their sums, inspect them, and make them durable
+func (c *Client) PrepareMigrationWithBody(ctx context.Context, migration MigrationID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/v1/migrations/{migration}/prepare").Path("migration", migration).Body(contentType, body), editors)
+}
+
 // ListOperations What is under way, and what has ended within a day; newest first
 func (c *Client) ListOperations(ctx context.Context, params *ListOperationsParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("GET", "/v1/operations")
@@ -617,6 +666,24 @@ func (c *Client) GetVMMetrics(ctx context.Context, id VMID, editors ...rest.Edit
 	return c.Send(ctx, rest.To("GET", "/v1/vms/{id}/metrics").Path("id", id), editors)
 }
 
+// MigrateVM Move a VM that is stopped to another host of the fleet, with its disk and snapshots
+func (c *Client) MigrateVM(ctx context.Context, id VMID, params *MigrateVMParams, body MigrateVMJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/v1/vms/{id}/migrate").Path("id", id)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// MigrateVMWithBody Move a VM that is stopped to another host of the fleet, with its disk and snapshots
+func (c *Client) MigrateVMWithBody(ctx context.Context, id VMID, params *MigrateVMParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/v1/vms/{id}/migrate").Path("id", id)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
 // DeleteNetworkPolicy Remove a VM's network policy; all traffic passes as without one
 func (c *Client) DeleteNetworkPolicy(ctx context.Context, id VMID, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("DELETE", "/v1/vms/{id}/network-policy").Path("id", id), editors)
@@ -735,6 +802,16 @@ func (c *Client) StopVM(ctx context.Context, id VMID, body StopVMJSONRequestBody
 // StopVMWithBody Ask the guest to shut down, and kill it when the time of grace is over
 func (c *Client) StopVMWithBody(ctx context.Context, id VMID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("POST", "/v1/vms/{id}/stop").Path("id", id).Body(contentType, body), editors)
+}
+
+// TakeBackVM Keep a VM that was handed over to a host that does not answer
+func (c *Client) TakeBackVM(ctx context.Context, id VMID, body TakeBackVMJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/v1/vms/{id}/take-back").Path("id", id).JSON("application/json", body), editors)
+}
+
+// TakeBackVMWithBody Keep a VM that was handed over to a host that does not answer
+func (c *Client) TakeBackVMWithBody(ctx context.Context, id VMID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/v1/vms/{id}/take-back").Path("id", id).Body(contentType, body), editors)
 }
 
 // CreateTicket A word that opens one socket to the VM's console or screen within 30 seconds, for browsers, which cannot send headers with sockets

@@ -145,6 +145,28 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 	}, s.BuildDemoImage, BuildDemoImageResponseObject.VisitBuildDemoImageResponse))
 	mux.HandleFunc("GET "+base+"/v1/me", rest.Serve(fail, func(_ *rest.Input, _ *GetMeRequestObject) {
 	}, s.GetMe, GetMeResponseObject.VisitGetMeResponse))
+	mux.HandleFunc("GET "+base+"/v1/migrations", rest.Serve(fail, func(_ *rest.Input, _ *ListMigrationsRequestObject) {
+	}, s.ListMigrations, ListMigrationsResponseObject.VisitListMigrationsResponse))
+	mux.HandleFunc("POST "+base+"/v1/migrations", rest.Serve(fail, func(in *rest.Input, q *OfferMigrationRequestObject) {
+		q.Body = rest.JSON[OfferMigrationJSONRequestBody](in, true)
+	}, s.OfferMigration, OfferMigrationResponseObject.VisitOfferMigrationResponse))
+	mux.HandleFunc("DELETE "+base+"/v1/migrations/{migration}", rest.Serve(fail, func(in *rest.Input, q *AbortMigrationRequestObject) {
+		in.Path("migration", &q.Migration)
+	}, s.AbortMigration, AbortMigrationResponseObject.VisitAbortMigrationResponse))
+	mux.HandleFunc("POST "+base+"/v1/migrations/{migration}/commit", rest.Serve(fail, func(in *rest.Input, q *CommitMigrationRequestObject) {
+		in.Path("migration", &q.Migration)
+		q.Body = rest.JSON[CommitMigrationJSONRequestBody](in, true)
+	}, s.CommitMigration, CommitMigrationResponseObject.VisitCommitMigrationResponse))
+	mux.HandleFunc("PUT "+base+"/v1/migrations/{migration}/files/{file}", rest.Serve(fail, func(in *rest.Input, q *WriteMigrationRequestObject) {
+		in.Path("migration", &q.Migration)
+		in.Path("file", &q.File)
+		in.Query("offset", true, &q.Params.Offset)
+		q.Body = in.Body()
+	}, s.WriteMigration, WriteMigrationResponseObject.VisitWriteMigrationResponse))
+	mux.HandleFunc("POST "+base+"/v1/migrations/{migration}/prepare", rest.Serve(fail, func(in *rest.Input, q *PrepareMigrationRequestObject) {
+		in.Path("migration", &q.Migration)
+		q.Body = rest.JSON[PrepareMigrationJSONRequestBody](in, true)
+	}, s.PrepareMigration, PrepareMigrationResponseObject.VisitPrepareMigrationResponse))
 	mux.HandleFunc("GET "+base+"/v1/operations", rest.Serve(fail, func(in *rest.Input, q *ListOperationsRequestObject) {
 		in.Query("limit", false, &q.Params.Limit)
 		in.Query("cursor", false, &q.Params.Cursor)
@@ -262,6 +284,11 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 	mux.HandleFunc("GET "+base+"/v1/vms/{id}/metrics", rest.Serve(fail, func(in *rest.Input, q *GetVMMetricsRequestObject) {
 		in.Path("id", &q.Id)
 	}, s.GetVMMetrics, GetVMMetricsResponseObject.VisitGetVMMetricsResponse))
+	mux.HandleFunc("POST "+base+"/v1/vms/{id}/migrate", rest.Serve(fail, func(in *rest.Input, q *MigrateVMRequestObject) {
+		in.Path("id", &q.Id)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+		q.Body = rest.JSON[MigrateVMJSONRequestBody](in, true)
+	}, s.MigrateVM, MigrateVMResponseObject.VisitMigrateVMResponse))
 	mux.HandleFunc("DELETE "+base+"/v1/vms/{id}/network-policy", rest.Serve(fail, func(in *rest.Input, q *DeleteNetworkPolicyRequestObject) {
 		in.Path("id", &q.Id)
 	}, s.DeleteNetworkPolicy, DeleteNetworkPolicyResponseObject.VisitDeleteNetworkPolicyResponse))
@@ -316,6 +343,10 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Path("id", &q.Id)
 		q.Body = rest.JSON[StopVMJSONRequestBody](in, false)
 	}, s.StopVM, StopVMResponseObject.VisitStopVMResponse))
+	mux.HandleFunc("POST "+base+"/v1/vms/{id}/take-back", rest.Serve(fail, func(in *rest.Input, q *TakeBackVMRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[TakeBackVMJSONRequestBody](in, true)
+	}, s.TakeBackVM, TakeBackVMResponseObject.VisitTakeBackVMResponse))
 	mux.HandleFunc("POST "+base+"/v1/vms/{id}/tickets", rest.Serve(fail, func(in *rest.Input, q *CreateTicketRequestObject) {
 		in.Path("id", &q.Id)
 		q.Body = rest.JSON[CreateTicketJSONRequestBody](in, false)
@@ -932,6 +963,108 @@ func (r GetMe200JSONResponse) VisitGetMeResponse(w http.ResponseWriter) error {
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
+// ListMigrationsRequestObject is a request of ListMigrations.
+type ListMigrationsRequestObject struct {
+}
+
+// ListMigrationsResponseObject is an answer of ListMigrations.
+type ListMigrationsResponseObject interface {
+	VisitListMigrationsResponse(w http.ResponseWriter) error
+}
+
+type ListMigrations200JSONResponse []Migration
+
+func (r ListMigrations200JSONResponse) VisitListMigrationsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// OfferMigrationRequestObject is a request of OfferMigration.
+type OfferMigrationRequestObject struct {
+	Body *OfferMigrationJSONRequestBody
+}
+
+// OfferMigrationResponseObject is an answer of OfferMigration.
+type OfferMigrationResponseObject interface {
+	VisitOfferMigrationResponse(w http.ResponseWriter) error
+}
+
+type OfferMigration201JSONResponse Migration
+
+func (r OfferMigration201JSONResponse) VisitOfferMigrationResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 201, "application/json", r)
+}
+
+// AbortMigrationRequestObject is a request of AbortMigration.
+type AbortMigrationRequestObject struct {
+	Migration MigrationID
+}
+
+// AbortMigrationResponseObject is an answer of AbortMigration.
+type AbortMigrationResponseObject interface {
+	VisitAbortMigrationResponse(w http.ResponseWriter) error
+}
+
+type AbortMigration204Response struct {
+}
+
+func (r AbortMigration204Response) VisitAbortMigrationResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
+}
+
+// CommitMigrationRequestObject is a request of CommitMigration.
+type CommitMigrationRequestObject struct {
+	Migration MigrationID
+	Body      *CommitMigrationJSONRequestBody
+}
+
+// CommitMigrationResponseObject is an answer of CommitMigration.
+type CommitMigrationResponseObject interface {
+	VisitCommitMigrationResponse(w http.ResponseWriter) error
+}
+
+type CommitMigration200JSONResponse Migration
+
+func (r CommitMigration200JSONResponse) VisitCommitMigrationResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// WriteMigrationRequestObject is a request of WriteMigration.
+type WriteMigrationRequestObject struct {
+	Migration MigrationID
+	File      MigrationFileName
+	Params    WriteMigrationParams
+	Body      io.Reader
+}
+
+// WriteMigrationResponseObject is an answer of WriteMigration.
+type WriteMigrationResponseObject interface {
+	VisitWriteMigrationResponse(w http.ResponseWriter) error
+}
+
+type WriteMigration204Response struct {
+}
+
+func (r WriteMigration204Response) VisitWriteMigrationResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
+}
+
+// PrepareMigrationRequestObject is a request of PrepareMigration.
+type PrepareMigrationRequestObject struct {
+	Migration MigrationID
+	Body      *PrepareMigrationJSONRequestBody
+}
+
+// PrepareMigrationResponseObject is an answer of PrepareMigration.
+type PrepareMigrationResponseObject interface {
+	VisitPrepareMigrationResponse(w http.ResponseWriter) error
+}
+
+type PrepareMigration200JSONResponse Migration
+
+func (r PrepareMigration200JSONResponse) VisitPrepareMigrationResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
 // ListOperationsRequestObject is a request of ListOperations.
 type ListOperationsRequestObject struct {
 	Params ListOperationsParams
@@ -1415,6 +1548,24 @@ func (r GetVMMetrics200JSONResponse) VisitGetVMMetricsResponse(w http.ResponseWr
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
+// MigrateVMRequestObject is a request of MigrateVM.
+type MigrateVMRequestObject struct {
+	Id     VMID
+	Params MigrateVMParams
+	Body   *MigrateVMJSONRequestBody
+}
+
+// MigrateVMResponseObject is an answer of MigrateVM.
+type MigrateVMResponseObject interface {
+	VisitMigrateVMResponse(w http.ResponseWriter) error
+}
+
+type MigrateVM202JSONResponse Operation
+
+func (r MigrateVM202JSONResponse) VisitMigrateVMResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
 // DeleteNetworkPolicyRequestObject is a request of DeleteNetworkPolicy.
 type DeleteNetworkPolicyRequestObject struct {
 	Id VMID
@@ -1653,6 +1804,23 @@ func (r StopVM200JSONResponse) VisitStopVMResponse(w http.ResponseWriter) error 
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
+// TakeBackVMRequestObject is a request of TakeBackVM.
+type TakeBackVMRequestObject struct {
+	Id   VMID
+	Body *TakeBackVMJSONRequestBody
+}
+
+// TakeBackVMResponseObject is an answer of TakeBackVM.
+type TakeBackVMResponseObject interface {
+	VisitTakeBackVMResponse(w http.ResponseWriter) error
+}
+
+type TakeBackVM200JSONResponse VM
+
+func (r TakeBackVM200JSONResponse) VisitTakeBackVMResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
 // CreateTicketRequestObject is a request of CreateTicket.
 type CreateTicketRequestObject struct {
 	Id   VMID
@@ -1812,6 +1980,24 @@ type Server interface {
 	// GetMe Who calls
 	// (GET /v1/me)
 	GetMe(context.Context, GetMeRequestObject) (GetMeResponseObject, error)
+	// ListMigrations VMs that are on their way to this host, oldest first
+	// (GET /v1/migrations)
+	ListMigrations(context.Context, ListMigrationsRequestObject) (ListMigrationsResponseObject, error)
+	// OfferMigration A host of the fleet offers a VM
+	// (POST /v1/migrations)
+	OfferMigration(context.Context, OfferMigrationRequestObject) (OfferMigrationResponseObject, error)
+	// AbortMigration Abort a migration to this host; the VM stays where it was
+	// (DELETE /v1/migrations/{migration})
+	AbortMigration(context.Context, AbortMigrationRequestObject) (AbortMigrationResponseObject, error)
+	// CommitMigration Make the VM this host's; it may be repeated
+	// (POST /v1/migrations/{migration}/commit)
+	CommitMigration(context.Context, CommitMigrationRequestObject) (CommitMigrationResponseObject, error)
+	// WriteMigration Write bytes of a file; what is not written reads as zeros
+	// (PUT /v1/migrations/{migration}/files/{file})
+	WriteMigration(context.Context, WriteMigrationRequestObject) (WriteMigrationResponseObject, error)
+	// PrepareMigration Compare the files with their sums, inspect them, and make them durable
+	// (POST /v1/migrations/{migration}/prepare)
+	PrepareMigration(context.Context, PrepareMigrationRequestObject) (PrepareMigrationResponseObject, error)
 	// ListOperations What is under way, and what has ended within a day; newest first
 	// (GET /v1/operations)
 	ListOperations(context.Context, ListOperationsRequestObject) (ListOperationsResponseObject, error)
@@ -1890,6 +2076,9 @@ type Server interface {
 	// GetVMMetrics What the VM uses now
 	// (GET /v1/vms/{id}/metrics)
 	GetVMMetrics(context.Context, GetVMMetricsRequestObject) (GetVMMetricsResponseObject, error)
+	// MigrateVM Move a VM that is stopped to another host of the fleet, with its disk and snapshots
+	// (POST /v1/vms/{id}/migrate)
+	MigrateVM(context.Context, MigrateVMRequestObject) (MigrateVMResponseObject, error)
 	// DeleteNetworkPolicy Remove a VM's network policy; all traffic passes as without one
 	// (DELETE /v1/vms/{id}/network-policy)
 	DeleteNetworkPolicy(context.Context, DeleteNetworkPolicyRequestObject) (DeleteNetworkPolicyResponseObject, error)
@@ -1932,6 +2121,9 @@ type Server interface {
 	// StopVM Ask the guest to shut down, and kill it when the time of grace is over
 	// (POST /v1/vms/{id}/stop)
 	StopVM(context.Context, StopVMRequestObject) (StopVMResponseObject, error)
+	// TakeBackVM Keep a VM that was handed over to a host that does not answer
+	// (POST /v1/vms/{id}/take-back)
+	TakeBackVM(context.Context, TakeBackVMRequestObject) (TakeBackVMResponseObject, error)
 	// CreateTicket A word that opens one socket to the VM's console or screen within 30 seconds, for browsers, which cannot send headers with sockets
 	// (POST /v1/vms/{id}/tickets)
 	CreateTicket(context.Context, CreateTicketRequestObject) (CreateTicketResponseObject, error)

@@ -172,6 +172,48 @@ func (e ImageKind) Valid() bool {
 	}
 }
 
+// Defines values for MigrationState.
+const (
+	MigrationStateAborted   MigrationState = "aborted"
+	MigrationStateCommitted MigrationState = "committed"
+	MigrationStatePrepared  MigrationState = "prepared"
+	MigrationStateReceiving MigrationState = "receiving"
+)
+
+// Valid indicates whether the value is a known member of the MigrationState enum.
+func (e MigrationState) Valid() bool {
+	switch e {
+	case MigrationStateAborted:
+		return true
+	case MigrationStateCommitted:
+		return true
+	case MigrationStatePrepared:
+		return true
+	case MigrationStateReceiving:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for MovingSnapshotKind.
+const (
+	MovingSnapshotKindDisk MovingSnapshotKind = "disk"
+	MovingSnapshotKindFull MovingSnapshotKind = "full"
+)
+
+// Valid indicates whether the value is a known member of the MovingSnapshotKind enum.
+func (e MovingSnapshotKind) Valid() bool {
+	switch e {
+	case MovingSnapshotKindDisk:
+		return true
+	case MovingSnapshotKindFull:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for NetworkMode.
 const (
 	NetworkModeBridge NetworkMode = "bridge"
@@ -794,14 +836,17 @@ type FleetVM struct {
 	Firmware  *string    `json:"firmware,omitempty"`
 
 	// Generation Goes up with every change
-	Generation int64    `json:"generation"`
-	Id         string   `json:"id"`
-	Image      string   `json:"image"`
-	Initrd     *string  `json:"initrd,omitempty"`
-	Ips        []string `json:"ips"`
-	Kernel     *string  `json:"kernel,omitempty"`
-	KernelArgs *string  `json:"kernel_args,omitempty"`
-	Labels     Labels   `json:"labels"`
+	Generation int64 `json:"generation"`
+
+	// HandedOverTo The host that this VM was handed over to, which has not confirmed yet. The VM cannot be used here meanwhile
+	HandedOverTo *string  `json:"handed_over_to,omitempty"`
+	Id           string   `json:"id"`
+	Image        string   `json:"image"`
+	Initrd       *string  `json:"initrd,omitempty"`
+	Ips          []string `json:"ips"`
+	Kernel       *string  `json:"kernel,omitempty"`
+	KernelArgs   *string  `json:"kernel_args,omitempty"`
+	Labels       Labels   `json:"labels"`
 
 	// LastError Why it failed; empty when it did not
 	LastError string `json:"last_error"`
@@ -1062,6 +1107,126 @@ type Me struct {
 	Insecure bool   `json:"insecure"`
 	Name     string `json:"name"`
 	Tenant   string `json:"tenant"`
+}
+
+// MigrateSpec defines model for MigrateSpec.
+type MigrateSpec struct {
+	// GraceSeconds How long its guest has to shut down. Left out: as for stop
+	GraceSeconds *int `json:"grace_seconds,omitempty"`
+
+	// Node The host that the VM moves to. Left out: the one with most room
+	Node *string `json:"node,omitempty"`
+
+	// Restart A VM that runs is shut down, moved, and started
+	Restart *bool `json:"restart,omitempty"`
+}
+
+// Migration defines model for Migration.
+type Migration struct {
+	CreatedAt time.Time `json:"created_at"`
+	Id        string    `json:"id"`
+	Name      string    `json:"name"`
+
+	// Needed The files to write. Only in the answer to an offer
+	Needed *[]MigrationFileName `json:"needed,omitempty"`
+
+	// Node Where the VM comes from
+	Node   string         `json:"node"`
+	State  MigrationState `json:"state"`
+	Tenant string         `json:"tenant"`
+	VmId   string         `json:"vm_id"`
+}
+
+// MigrationState defines model for Migration.State.
+type MigrationState string
+
+// MigrationCommit defines model for MigrationCommit.
+type MigrationCommit struct {
+	Start *bool `json:"start,omitempty"`
+}
+
+// MigrationFile defines model for MigrationFile.
+type MigrationFile struct {
+	// Backing Of a layer of the disk: the name of the file below it, as in its header
+	Backing   *string           `json:"backing,omitempty"`
+	Name      MigrationFileName `json:"name"`
+	SizeBytes int64             `json:"size_bytes"`
+}
+
+// MigrationFileName defines model for MigrationFileName.
+type MigrationFileName = string
+
+// MigrationOffer defines model for MigrationOffer.
+type MigrationOffer struct {
+	// Content The content of the catalog that the VM stands on
+	Content *string `json:"content,omitempty"`
+
+	// DiskBytes The size of the disk as its guest sees it. 0: it has none
+	DiskBytes int64 `json:"disk_bytes"`
+
+	// Files The layers of the disk, topmost first, then boot files
+	Files []MigrationFile `json:"files"`
+
+	// Id Of the migration. Chosen by the host that offers the VM
+	Id string `json:"id"`
+
+	// NetworkPolicy As daemons store it
+	NetworkPolicy *map[string]interface{} `json:"network_policy,omitempty"`
+
+	// Node The host that offers the VM
+	Node string `json:"node"`
+
+	// PolicyRevision Of the network policy, also of one that was removed
+	PolicyRevision *int64            `json:"policy_revision,omitempty"`
+	Snapshots      *[]MovingSnapshot `json:"snapshots,omitempty"`
+
+	// Spec What was asked for, as daemons store it
+	Spec map[string]interface{} `json:"spec"`
+	Vm   MovingVM               `json:"vm"`
+}
+
+// MigrationSums defines model for MigrationSums.
+type MigrationSums struct {
+	Files []struct {
+		Name MigrationFileName `json:"name"`
+
+		// Sha256 Of all that was written, each piece after its offset and its length (64 bits, big-endian)
+		Sha256 string `json:"sha256"`
+	} `json:"files"`
+}
+
+// MovingSnapshot defines model for MovingSnapshot.
+type MovingSnapshot struct {
+	AgentSecret *string   `json:"agent_secret,omitempty"`
+	CreatedAt   time.Time `json:"created_at"`
+	Description string    `json:"description"`
+
+	// Hardware What the VM had, as daemons store it
+	Hardware    *map[string]interface{} `json:"hardware,omitempty"`
+	Kind        MovingSnapshotKind      `json:"kind"`
+	MemoryBytes int64                   `json:"memory_bytes"`
+	Name        string                  `json:"name"`
+}
+
+// MovingSnapshotKind defines model for MovingSnapshot.Kind.
+type MovingSnapshotKind string
+
+// MovingVM defines model for MovingVM.
+type MovingVM struct {
+	// AgentSecret The secrets that its agent may have, a line each
+	AgentSecret *string `json:"agent_secret,omitempty"`
+	Autostart   bool    `json:"autostart"`
+
+	// Backend `auto` picks by what the host can do and what the request needs
+	Backend    Backend    `json:"backend"`
+	CreatedAt  time.Time  `json:"created_at"`
+	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
+	Generation int64      `json:"generation"`
+	Id         string     `json:"id"`
+	Labels     Labels     `json:"labels"`
+	Mac        string     `json:"mac"`
+	Name       string     `json:"name"`
+	Tenant     string     `json:"tenant"`
 }
 
 // Network defines model for Network.
@@ -1362,6 +1527,12 @@ type Stop struct {
 	GraceSeconds *int  `json:"grace_seconds,omitempty"`
 }
 
+// TakeBack defines model for TakeBack.
+type TakeBack struct {
+	// Lost The other host never comes back; do not ask it
+	Lost *bool `json:"lost,omitempty"`
+}
+
 // Ticket defines model for Ticket.
 type Ticket struct {
 	ExpiresAt time.Time `json:"expires_at"`
@@ -1444,14 +1615,17 @@ type VM struct {
 	Firmware  *string    `json:"firmware,omitempty"`
 
 	// Generation Goes up with every change
-	Generation int64    `json:"generation"`
-	Id         string   `json:"id"`
-	Image      string   `json:"image"`
-	Initrd     *string  `json:"initrd,omitempty"`
-	Ips        []string `json:"ips"`
-	Kernel     *string  `json:"kernel,omitempty"`
-	KernelArgs *string  `json:"kernel_args,omitempty"`
-	Labels     Labels   `json:"labels"`
+	Generation int64 `json:"generation"`
+
+	// HandedOverTo The host that this VM was handed over to, which has not confirmed yet. The VM cannot be used here meanwhile
+	HandedOverTo *string  `json:"handed_over_to,omitempty"`
+	Id           string   `json:"id"`
+	Image        string   `json:"image"`
+	Initrd       *string  `json:"initrd,omitempty"`
+	Ips          []string `json:"ips"`
+	Kernel       *string  `json:"kernel,omitempty"`
+	KernelArgs   *string  `json:"kernel_args,omitempty"`
+	Labels       Labels   `json:"labels"`
 
 	// LastError Why it failed; empty when it did not
 	LastError string `json:"last_error"`
@@ -1610,6 +1784,9 @@ type ImageName = string
 // Limit defines model for Limit.
 type Limit = int
 
+// MigrationID defines model for MigrationID.
+type MigrationID = string
+
 // NodeName defines model for NodeName.
 type NodeName = string
 
@@ -1748,6 +1925,12 @@ type UploadImageParams struct {
 	Signature *string `form:"signature,omitempty" json:"signature,omitempty"`
 }
 
+// WriteMigrationParams defines parameters for WriteMigration.
+type WriteMigrationParams struct {
+	// Offset In bytes, after what was written before
+	Offset int64 `form:"offset" json:"offset"`
+}
+
 // ListOperationsParams defines parameters for ListOperations.
 type ListOperationsParams struct {
 	// Limit The most items of a page
@@ -1871,6 +2054,12 @@ type GetVMHistoryParams struct {
 	Points *int `form:"points,omitempty" json:"points,omitempty"`
 }
 
+// MigrateVMParams defines parameters for MigrateVM.
+type MigrateVMParams struct {
+	// IdempotencyKey A word of the caller's choice. The same request with the same word begins one operation, and answers with that for as long as it is kept, a day after its end.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // OpenScreenParams defines parameters for OpenScreen.
 type OpenScreenParams struct {
 	// Ticket From `tickets`, in place of credentials
@@ -1930,6 +2119,15 @@ type CleanImagesJSONRequestBody = Nothing
 // BuildDemoImageJSONRequestBody defines body for BuildDemoImage for application/json ContentType.
 type BuildDemoImageJSONRequestBody = Nothing
 
+// OfferMigrationJSONRequestBody defines body for OfferMigration for application/json ContentType.
+type OfferMigrationJSONRequestBody = MigrationOffer
+
+// CommitMigrationJSONRequestBody defines body for CommitMigration for application/json ContentType.
+type CommitMigrationJSONRequestBody = MigrationCommit
+
+// PrepareMigrationJSONRequestBody defines body for PrepareMigration for application/json ContentType.
+type PrepareMigrationJSONRequestBody = MigrationSums
+
 // CancelOperationJSONRequestBody defines body for CancelOperation for application/json ContentType.
 type CancelOperationJSONRequestBody = Nothing
 
@@ -1966,6 +2164,9 @@ type DisableVMJSONRequestBody = Nothing
 // EnableVMJSONRequestBody defines body for EnableVM for application/json ContentType.
 type EnableVMJSONRequestBody = Nothing
 
+// MigrateVMJSONRequestBody defines body for MigrateVM for application/json ContentType.
+type MigrateVMJSONRequestBody = MigrateSpec
+
 // PutNetworkPolicyJSONRequestBody defines body for PutNetworkPolicy for application/json ContentType.
 type PutNetworkPolicyJSONRequestBody = NetworkPolicyUpdate
 
@@ -1995,6 +2196,9 @@ type StartVMJSONRequestBody = StartOptions
 
 // StopVMJSONRequestBody defines body for StopVM for application/json ContentType.
 type StopVMJSONRequestBody = Stop
+
+// TakeBackVMJSONRequestBody defines body for TakeBackVM for application/json ContentType.
+type TakeBackVMJSONRequestBody = TakeBack
 
 // CreateTicketJSONRequestBody defines body for CreateTicket for application/json ContentType.
 type CreateTicketJSONRequestBody = Nothing

@@ -1,7 +1,7 @@
 // Package fleet implements `mainstay fleet`: managing several hosts with hypervisor daemons through
 // the daemon that is their registry.
 //
-//	fleet.go  the command; node.go: hosts and their resources; vm.go: their VMs
+//	fleet.go  the command; node.go: hosts and their resources; vm.go: their VMs; drain.go: empties a host
 //
 // Code shared with `mainstay vm` is in packages daemon and spec.
 package fleet
@@ -20,7 +20,7 @@ type commands struct{ *daemon.Session }
 // New returns the command `fleet` with all commands below it.
 func New(env client.Environment) *cobra.Command {
 	cmd := verb.Group(
-		"fleet", "Hosts with hypervisor daemons, together: nodes, placement, VMs",
+		"fleet", "Hosts with hypervisor daemons, together: nodes, placement, VMs, drain",
 		"  mainstay fleet node list\n  mainstay fleet vm create web --image debian-12 --selector disk=nvme\n"+
 			"  mainstay fleet vm list",
 	)
@@ -29,7 +29,7 @@ func New(env client.Environment) *cobra.Command {
 ` + daemon.TokenHelp
 	s := commands{daemon.NewSession(env, cmd)}
 	cmd.AddCommand(
-		s.nodes(), s.vms(), s.capacity(),
+		s.nodes(), s.vms(), s.capacity(), s.drain(),
 		verb.Old("nodes", s.nodeList()), verb.Old("cordon NODE", s.cordon()), verb.Old("uncordon NODE", s.uncordon()),
 		verb.Old("deregister NODE", s.nodeDelete()), verb.Old("vms", s.vmList()), verb.Old("create NAME", s.vmCreate()),
 		verb.Old("delete NODE VM", s.vmDelete()),

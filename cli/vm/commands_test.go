@@ -93,6 +93,12 @@ func commandLines(t *testing.T) map[string]string {
 		"vm disk write web --yes " + disk:                                                "ListVMs CreateTransfer WriteTransfer GetTransfer FinishTransfer",
 		"vm disk read web --consumer nightly --since c0 " + writeFile(t, "old", ""):      "ListVMs CreateTransfer ListTransferRanges ReadTransfer FinishTransfer",
 
+		"vm migrate web --to host-2 --restart --grace 1m": "ListVMs MigrateVM GetOperation",
+		"vm take-back web --host-is-lost":                 "ListVMs TakeBackVM",
+		"vm migration list":                               "ListMigrations",
+		"vm migration abort m1 -y":                        "AbortMigration",
+		"fleet drain host-1 --restart":                    "CordonNode ListNodeVMs MigrateVM GetOperation",
+
 		"vm operation list":                      "ListOperations",
 		"vm operation show o1":                   "ListOperations GetOperation",
 		"vm operation cancel o1":                 "ListOperations CancelOperation",
@@ -160,7 +166,8 @@ func TestEveryOperationHasACommand(t *testing.T) {
 		"CreateTicket",   // for browsers, which cannot send headers with sockets
 		"GetVMHistory",   // for the plots of consoles
 		"DeleteTransfer", // by vm disk, when something fails
-		"Heartbeat",      // what daemons say to each other
+		"Heartbeat",      // what daemons say to each other, as are these
+		"OfferMigration", "WriteMigration", "PrepareMigration", "CommitMigration",
 	}
 	for _, operations := range commandLines(t) {
 		reached = append(reached, strings.Fields(operations)...)

@@ -10,11 +10,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
+	"github.com/mainstay-infra/mainstay/service/hypervisor"
 )
 
 // tour uses every operation once with success, the way its users would, and checks that
@@ -58,15 +60,21 @@ func (tr *tour) ok(id, path string, body any, status int) answer {
 func TestEveryOperationIsExercisedRefusesStrangersAndIsAudited(t *testing.T) {
 	t.Parallel()
 	provider := newIssuer(t)
-	d := start(t, provider.document()).withDemo()
+	there := start(t, "", func(c *hypervisor.Config) { c.NodeName = "there" })
+	road := newRoad(there)
+	there.join("there", road.url)
+	d := start(t, provider.document(), func(c *hypervisor.Config) {
+		c.Registry, c.Advertise = there.url, "http://127.0.0.1:1"
+	}).withDemo()
 	tr := &tour{d, map[string]int{}}
 	takeTour(tr)
+	tourMigrations(tr, road)
 	// Nobody's, and somebody's who belongs to nothing.
 	nobody := provider.token(nil)
 	for _, op := range d.contract.Operations() {
 		path := strings.NewReplacer(
 			"{id}", "some-id", "{name}", "some-name", "{snapshot}", "s", "{backup}", "b", "{operation}", "o",
-			"{node}", "n",
+			"{node}", "n", "{migration}", "m", "{file}", "disk",
 		).Replace(op.Path)
 		d.call(op.Method, path, "", nil).Refused(http.StatusUnauthorized, "unauthenticated", "")
 		d.call(op.Method, path, nobody, nil).Refused(http.StatusForbidden, "denied", "")
@@ -186,6 +194,40 @@ func takeTour(tr *tour) {
 
 	tourImages(tr, dir)
 	tourFleet(tr)
+}
+
+// tourMigrations hands a VM over to another host that does not confirm it, and takes another one's.
+func tourMigrations(tr *tour, road *road) {
+	tr.Helper()
+	spec := object{"name": "moving", "image": "demo", "memory_mib": 64}
+	made := contracttest.As[hypervisorapi.VM](tr.call("POST", "/v1/vms", adminToken, spec).Want(201))
+	vm := "/v1/vms/" + made.Id
+	road.on(func(step string) bool { return step == "before commit" })
+	tr.ok("MigrateVM", vm+"/migrate", object{"node": "there"}, 202)
+	deadline := time.Now().Add(time.Minute)
+	for tr.vm(made.Id).HandedOverTo == nil {
+		if time.Now().After(deadline) {
+			tr.Fatal("the VM is not handed over")
+		}
+		time.Sleep(10 * time.Millisecond) // the other host prepares it
+	}
+	tr.ok("TakeBackVM", vm+"/take-back", object{}, 200)
+	tr.ok("DeleteVM", vm, nil, 204)
+
+	content := []byte("a kernel")
+	offer := offered("arriving", object{"name": "kernel", "size_bytes": len(content)})
+	one := contracttest.As[hypervisorapi.Migration](tr.ok("OfferMigration", "/v1/migrations", offer, 201))
+	path := "/v1/migrations/" + one.Id
+	tr.ok("ListMigrations", "/v1/migrations", nil, 200)
+	tr.ok("WriteMigration", path+"/files/kernel?offset=0", content, 204)
+	tr.ok("PrepareMigration", path+"/prepare", object{"files": []object{sumOf("kernel", content)}}, 200)
+	tr.ok("CommitMigration", path+"/commit", object{}, 200)
+	tr.call("DELETE", path, adminToken, nil).Refused(409, "migration_committed", "")
+	tr.call("DELETE", "/v1/vms/"+one.VmId, adminToken, nil).Want(204)
+	offer = offered("aborted")
+	offer["spec"].(object)["boot"] = object{"Disk": false}
+	one = contracttest.As[hypervisorapi.Migration](tr.call("POST", "/v1/migrations", adminToken, offer).Want(201))
+	tr.ok("AbortMigration", "/v1/migrations/"+one.Id, nil, 204)
 }
 
 func tourImages(tr *tour, dir string) {

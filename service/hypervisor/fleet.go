@@ -20,10 +20,14 @@ func (s *Service) openFleet() (err error) {
 	if err != nil || cfg.Registry == "" {
 		return err
 	}
-	s.reporter, err = fleet.NewReporter(fleet.ReporterConfig{
+	node := fleet.ReporterConfig{
 		Registry: cfg.Registry, Name: cfg.NodeName, Token: token, Report: s.heartbeat,
 		Interval: cfg.HeartbeatInterval, CAFile: cfg.FleetCA, Log: s.log,
-	})
+	}
+	if s.peers, err = fleet.NewPeers(node); err != nil {
+		return err
+	}
+	s.reporter, err = fleet.NewReporter(node)
 	return err
 }
 

@@ -22,14 +22,16 @@ const own = "github.com/mainstay-infra/mainstay/service/hypervisor"
 // that import it: what is missing here is a cycle, or soon will be one.
 var arrows = map[string]string{
 	".": "admission agent backend backend/cloudhypervisor backend/firecracker backend/qemu backend/sandbox " +
-		"caller catalog configfile disk fleet host httpapi life machine operation plan policy record recovery " +
+		"caller catalog configfile disk fleet host httpapi life machine migrate operation plan policy record recovery " +
 		"usage vm",
-	"httpapi": "agent backend caller catalog configfile disk fleet guest life machine netpolicy network operation plan " +
+	"httpapi": "agent backend caller catalog configfile disk fleet guest life machine migrate netpolicy network operation plan " +
 		"policy record vm",
 
 	"recovery": "backend caller catalog disk host life machine record vm",
-	"usage":    "backend record",
-	"policy":   "caller host netpolicy network record",
+	"migrate": "backend caller catalog fleet guest/wire host image life machine netpolicy operation placement plan " +
+		"record storage vm",
+	"usage":  "backend record",
+	"policy": "caller host netpolicy network record",
 	"disk": "admission backend caller catalog host image life machine nbd operation plan record " +
 		"storage vm",
 	"life":      "agent backend caller host machine operation plan record storage vm",

@@ -31,6 +31,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/httpapi"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/life"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/migrate"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/operation"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/plan"
 	policies "github.com/mainstay-infra/mainstay/service/hypervisor/policy"
@@ -77,6 +78,8 @@ type Service struct {
 	api      *httpapi.API
 	fleet    *fleet.Registry
 	reporter *fleet.Reporter // nil: this host is in no fleet
+	peers    *fleet.Peers    // nil: likewise
+	migrate  *migrate.Manager
 
 	// reloading and settings come from Deps.
 	reloading <-chan struct{}
@@ -194,12 +197,16 @@ func (s *Service) openRooms(ctx context.Context, doc *configfile.Config, gate *h
 	if err := s.openFleet(); err != nil {
 		return err
 	}
+	s.migrate = migrate.New(migrate.Config{
+		Store: s.store, Machines: s.machines, Host: s.host, Life: s.life, Plan: s.plan, Catalog: images,
+		Operations: s.operate, Peers: s.peers, Log: s.log, Now: s.now,
+	})
 	s.api, err = httpapi.New(httpapi.Config{
 		Log: s.log, Registry: deps.Registry, Tracer: deps.Tracer, Console: deps.Console, Now: s.now,
 		AccessLog: s.cfg.AccessLog, MaxInFlight: s.cfg.MaxInFlight, Auth: &doc.Auth, NodeName: s.cfg.NodeName,
 		StopGrace: s.cfg.StopGrace, Local: s.cfg.server().Local(), Restored: s.restored, Ping: s.db.Ping,
 		Store: s.store, Machines: s.machines, Operations: s.operate, Catalog: images, Plan: s.plan, Agent: guests,
-		Life: s.life, Disk: disks, Fleet: s.fleet, Policies: s.policies,
+		Life: s.life, Disk: disks, Migrate: s.migrate, Fleet: s.fleet, Policies: s.policies,
 		Cookies: cookies, Ended: session.InDatabase(s.db, s.now), Workspace: workspace, SignOn: signOn,
 	}, gate)
 	return err
@@ -225,6 +232,9 @@ func (s *Service) Run(ctx context.Context) error {
 	if err := s.policies.Load(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
+	if err := s.migrate.Restore(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
 	if err := s.recovery.Restore(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
@@ -232,12 +242,13 @@ func (s *Service) Run(ctx context.Context) error {
 	s.machines.Go("autostart", func() { s.recovery.Autostart(ctx) })
 	var jobsErr error
 	loops := map[string]func(context.Context){
-		"reload": s.keepReloading,
-		"jobs":   func(ctx context.Context) { jobsErr = s.operate.Run(ctx) },
-		"expiry": s.life.KeepTime,
-		"audit":  s.audit.Run,
-		"usage":  s.usage.Run,
-		"flows":  s.policies.Run,
+		"reload":     s.keepReloading,
+		"jobs":       func(ctx context.Context) { jobsErr = s.operate.Run(ctx) },
+		"expiry":     s.life.KeepTime,
+		"migrations": s.migrate.Run,
+		"audit":      s.audit.Run,
+		"usage":      s.usage.Run,
+		"flows":      s.policies.Run,
 		"forget usage": func(ctx context.Context) {
 			jobs.Every(ctx, jobs.Periodic{
 				Name: "forget usage", Interval: time.Hour, Run: s.store.ExpireUsage, Log: s.log,

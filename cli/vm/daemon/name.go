@@ -54,7 +54,7 @@ var kinds = map[string]*verb.Kind[*hypervisorapi.Client]{
 		Object: verb.As(&Service, func(i hypervisorapi.Image) verb.Object { return verb.Object{Name: i.Name} }),
 	},
 	"NODE": {
-		What: "host", Listed: "mainstay fleet node list", Flags: []string{"node", "on"}, AsTyped: true,
+		What: "host", Listed: "mainstay fleet node list", Flags: []string{"node", "on", "to"}, AsTyped: true,
 		List:   func(ctx context.Context, c *Call, _ verb.Page) (*http.Response, error) { return c.API.ListNodes(ctx) },
 		Object: verb.As(&Service, func(n hypervisorapi.Node) verb.Object { return verb.Object{Name: n.Name} }),
 	},

@@ -65,6 +65,19 @@ func Follow(
 	return c.Done(a, "%s", done(c, op))
 }
 
+// Finish starts an operation and waits for its end, as Follow does, and prints nothing but its progress.
+func Finish(ctx context.Context, c *Call, begin func() (*http.Response, error)) error {
+	a, err := c.Send(begin())
+	op, err := Decode[hypervisorapi.Operation](a, err)
+	if err == nil {
+		_, op, err = await(ctx, c, a, op)
+	}
+	if err != nil {
+		return err
+	}
+	return outcome(op)
+}
+
 func ended(op hypervisorapi.Operation) bool {
 	switch op.State {
 	case hypervisorapi.OperationStateQueued, hypervisorapi.OperationStateRunning:

@@ -96,5 +96,20 @@ func newSession(env client.Environment, cmd *cobra.Command, node *string) *Sessi
 	return s
 }
 
+// At returns c for the daemon of a host of the fleet whose registry c reaches.
+func At(c *Call, node string) (*Call, error) {
+	if !nodeName.MatchString(node) {
+		return nil, exit.Usagef("%q is not a valid name of a host", node)
+	}
+	reach := *c.Reach
+	reach.Server = reach.Server.JoinPath("fleet", "nodes", node)
+	there := *c
+	there.Reach = &reach
+	var err error
+	there.Slow, err = c.Client(&reach, 0)
+	there.API = there.Slow
+	return &there, err
+}
+
 // Decode decodes a response.
 func Decode[T any](a Answer, err error) (T, error) { return client.Decode[T](&Service, a, err) }

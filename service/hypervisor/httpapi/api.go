@@ -47,6 +47,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/fleet"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/life"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/migrate"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/operation"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/plan"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/policy"
@@ -79,6 +80,7 @@ type Config struct {
 	Agent      *agent.Keeper
 	Life       *life.Life
 	Disk       *disk.Manager
+	Migrate    *migrate.Manager
 	Fleet      *fleet.Registry
 	Policies   *policy.Keeper
 
@@ -107,6 +109,7 @@ type API struct {
 	agent    *agent.Keeper
 	life     *life.Life
 	disk     *disk.Manager
+	migrate  *migrate.Manager
 	fleet    *fleet.Registry
 	policies *policy.Keeper
 }
@@ -123,7 +126,8 @@ func New(cfg Config, gate *Gate) (*API, error) {
 	a := &API{
 		cfg: cfg, log: cfg.Log, now: cfg.Now, tickets: ticket.New("mtk_", ownerOf, cfg.Now), store: cfg.Store, machines: cfg.Machines,
 		operate: cfg.Operations, catalog: cfg.Catalog, plan: cfg.Plan, agent: cfg.Agent, life: cfg.Life, disk: cfg.Disk,
-		fleet: cfg.Fleet, policies: cfg.Policies,
+		migrate: cfg.Migrate,
+		fleet:   cfg.Fleet, policies: cfg.Policies,
 	}
 	a.gate.Store(gate)
 	c, err := Contract()

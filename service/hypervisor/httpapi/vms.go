@@ -39,6 +39,9 @@ func (a *API) apiVM(r record.VM) hypervisorapi.VM {
 	if h := r.Running.V; h != nil {
 		out.Running = &hypervisorapi.Hardware{Vcpus: h.VCPUs, MemoryMib: h.MemoryMiB, Network: apiNetwork(h.Network, h.MAC)}
 	}
+	if to := r.HandedOver.V; to != nil {
+		out.HandedOverTo = &to.Node
+	}
 	if m := a.machines.Peek(r.ID); m != nil && r.State.HasProcess() {
 		status := m.Status()
 		out.Pid = some(status.PID)

@@ -35,7 +35,7 @@ func (l *Life) Create(ctx context.Context, req plan.Request) (record.VM, error) 
 		return err
 	})
 	if err == nil && req.Start {
-		l.machines.Go("VM start", func() { l.goOnStarting(ctx, r.ID) })
+		l.GoOnStarting(ctx, r.ID)
 	}
 	return r, err
 }
@@ -50,8 +50,12 @@ func In(state vm.State) machine.Check {
 	}
 }
 
-// goOnStarting starts the process of a VM that is stored as starting.
-func (l *Life) goOnStarting(ctx context.Context, id string) {
+// GoOnStarting starts the process of a VM that is stored as starting. It does not wait for it.
+func (l *Life) GoOnStarting(ctx context.Context, id string) {
+	l.machines.Go("VM start", func() { l.bringUpStored(ctx, id) })
+}
+
+func (l *Life) bringUpStored(ctx context.Context, id string) {
 	err := l.machines.With(ctx, id, In(vm.Starting), func(ctx context.Context, m *machine.Machine, r record.VM) error {
 		_, err := l.BringUp(ctx, m, r)
 		return err

@@ -46,7 +46,11 @@ func (s *Set) WithInBackground(
 
 func (s *Set) begin(ctx context.Context, id string) (m *Machine, release func(), err error) {
 	// A caller that cannot see the VM must neither wait for its lock nor learn that it exists.
-	if _, err := s.store.VM(ctx, id); err != nil {
+	r, err := s.store.VM(ctx, id)
+	if err == nil {
+		err = r.IsHere() // while its lock is held for long
+	}
+	if err != nil {
 		return nil, nil, err
 	}
 	m = s.Get(id)
@@ -57,6 +61,9 @@ func (s *Set) begin(ctx context.Context, id string) (m *Machine, release func(),
 func (s *Set) work(ctx context.Context, m *Machine, check Check, work Work) error {
 	r, err := s.store.VM(ctx, m.ID)
 	if err != nil {
+		return err
+	}
+	if err := r.IsHere(); err != nil {
 		return err
 	}
 	if err := check(ctx, &r); err != nil {

@@ -78,11 +78,43 @@ func (p *Planner) Admit(ctx context.Context, req *Request, content *Sources, act
 	}
 	message := record.WithFiles(r.Name, content.files...)
 	a := record.Admission{VM: &r, DiskGiB: disk, Why: why, Action: action, Message: message}
+	if from := req.Arrival; from != nil {
+		a.Why, a.Arrival = fmt.Sprintf("%s; it comes from the host %s", why, from.Node), &from.Arrival
+		a.DiskGiB = int((from.DiskBytes + record.GiB - 1) / record.GiB)
+		p.arrives(&r, from)
+	}
 	if err := p.store.Admit(ctx, a); err != nil {
 		return r, err
 	}
 	p.cfg.Admitted(&r)
 	return r, nil
+}
+
+// arrives completes the row of a VM that comes from another host.
+func (p *Planner) arrives(r *record.VM, from *Arrival) {
+	r.ID, r.DiskBase, r.CreatedAt, r.Generation = from.VM, from.DiskBase, db.At(from.CreatedAt), from.Generation+1
+	r.ExpiresAt, r.Secret = db.Time{}, ""
+	if !from.ExpiresAt.IsZero() {
+		r.ExpiresAt = db.At(from.ExpiresAt)
+	}
+	if from.Secrets != "" {
+		r.Secret = p.store.Seal(r.ID, from.Secrets)
+	}
+	for i := range from.Snapshots {
+		if s := &from.Snapshots[i]; s.Secret != "" {
+			s.Secret = p.store.Seal(r.ID, s.Secret)
+		}
+	}
+}
+
+// Arrive checks a VM that comes from another host like a new one, and inserts its row. Its boot files are
+// named relative to its folder, or are this host's own; content is the SHA-256 of the catalog's content that
+// it stands on, or empty.
+func (p *Planner) Arrive(ctx context.Context, req *Request, content string, boot record.Boot) (record.VM, error) {
+	if err := p.check(ctx, req); err != nil {
+		return record.VM{}, err
+	}
+	return p.Admit(ctx, req, Again(content, boot), "migration.offer")
 }
 
 // newMAC returns a random address with QEMU's prefix, which is locally administered.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
@@ -28,6 +29,21 @@ type Request struct {
 	Labels                map[string]string
 	Autostart             bool
 	Start                 bool // as soon as it is created
+
+	Arrival *Arrival // nil: the VM is new
+}
+
+// Arrival is what is known of a VM that comes from another host.
+type Arrival struct {
+	record.Arrival
+	VM        string // its id
+	DiskBase  string // the base that its disk stands on; empty: none
+	DiskBytes int64  // as its guest sees it
+	// Generation is that of its row at the other host, from which this host goes on.
+	Generation int64
+	// Secrets of its agent, a line each.
+	Secrets              string
+	CreatedAt, ExpiresAt time.Time
 }
 
 // check completes a request and validates what does not depend on the host.

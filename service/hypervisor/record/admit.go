@@ -19,6 +19,8 @@ type Admission struct {
 	Why     string // why its backend was chosen
 	Action  string // of the audit entry
 	Message string // of the audit entry
+	// Arrival is what comes with a VM of another host; nil: the VM is new.
+	Arrival *Arrival
 }
 
 // Admit checks a new VM against the policy and inserts its row, under one lock and in one
@@ -56,6 +58,11 @@ func (s *Store) Admit(ctx context.Context, a Admission) error {
 			return fault.New(fault.Conflict, "there is a VM named %s already", r.Name).WithCode("name_taken")
 		} else if err != nil {
 			return err
+		}
+		if a.Arrival != nil {
+			if err := s.insertArrival(ctx, tx, r, a.Arrival); err != nil {
+				return err
+			}
 		}
 		return s.note(ctx, tx, audit.Entry{Action: a.Action, Target: r.ID, Tenant: r.Tenant, Message: a.Message})
 	})

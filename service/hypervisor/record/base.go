@@ -21,6 +21,25 @@ func (s *Store) ShareDisk(ctx context.Context, vmID, base string) error {
 	return err
 }
 
+// Base is a disk that linked clones share, or that came with a VM from another host.
+type Base struct {
+	ID      string `db:"id"`
+	Parent  string `db:"parent"`  // the base below it; empty: none
+	Content string `db:"content"` // the content of the catalog below the lowest base; empty: none
+}
+
+// Bases returns the bases that a VM's disk stands on, topmost first.
+func (s *Store) Bases(ctx context.Context, r *VM) (all []Base, err error) {
+	for id := r.DiskBase; id != ""; id = all[len(all)-1].Parent {
+		var b Base
+		if err := s.db.Get(ctx, &b, "SELECT * FROM bases WHERE id = ?", id); err != nil {
+			return nil, err
+		}
+		all = append(all, b)
+	}
+	return all, nil
+}
+
 // UnusedBases returns the ids of bases that neither a VM nor another base uses.
 func (s *Store) UnusedBases(ctx context.Context) (ids []string, err error) {
 	return ids, s.db.Select(

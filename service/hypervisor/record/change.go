@@ -18,7 +18,7 @@ func save(ctx context.Context, tx *db.Tx, r *VM) error {
 		`UPDATE vms SET name = ?, backend = ?, state = ?, spec = ?, secret = ?, mac = ?, tap = ?, ips = ?,
 		autostart = ?, generation = ?, last_error = ?, started_at = ?, kill_at = ?, events = ?, vcpus = ?, memory_mib = ?,
 		base = ?, disk_base = ?, pause_reason = ?, reverting = ?, restarting = ?, search = ?, labels = ?,
-		running = ?, started_with = ?, counted_vcpus = ?, counted_memory_mib = ? WHERE id = ?`,
+		handed_over = ?, running = ?, started_with = ?, counted_vcpus = ?, counted_memory_mib = ? WHERE id = ?`,
 		r.Name,
 		r.Backend,
 		r.State,
@@ -42,6 +42,7 @@ func save(ctx context.Context, tx *db.Tx, r *VM) error {
 		r.Restarting,
 		r.searchText(),
 		r.Labels,
+		r.HandedOver,
 		r.Running,
 		r.StartedWith,
 		r.CountedVCPUs,
@@ -73,6 +74,9 @@ func (s *Store) moveIn(
 		return r, err
 	}
 	next, err := vm.Next(r.State, m)
+	if err == nil {
+		err = mayMove(ctx, tx, &r, m)
+	}
 	if err != nil {
 		return r, err
 	}
@@ -89,7 +93,7 @@ func (s *Store) moveIn(
 		r.Restarting = true
 	case vm.Start, vm.Stop, vm.Delete:
 		r.Restarting = false
-	case vm.Pause, vm.Resume, vm.Reset, vm.Made, vm.CameUp, vm.Ended, vm.Crashed:
+	case vm.Pause, vm.Resume, vm.Reset, vm.Made, vm.CameUp, vm.Ended, vm.Crashed, vm.Left:
 	}
 	if change != nil {
 		change(&r)
@@ -133,6 +137,9 @@ func (s *Store) changeWith(
 		if r, err = vmIn(ctx, tx, id); err != nil {
 			return err
 		}
+		if err := r.IsHere(); err != nil {
+			return err
+		}
 		if err := do(tx, &r); err != nil {
 			return err
 		}
@@ -162,6 +169,9 @@ func (s *Store) SetAutostart(ctx context.Context, id string, on bool) (VM, error
 			r.Autostart = on
 			message := map[bool]string{true: "it starts with the host", false: "it does not start with the host"}[on]
 			if err := s.tell(ctx, tx, &r, EventConfig, message); err != nil {
+				return err
+			}
+			if err := r.IsHere(); err != nil {
 				return err
 			}
 			if err := save(ctx, tx, &r); err != nil {

@@ -142,6 +142,9 @@ func (s *Store) Reconfigure(ctx context.Context, id string, c Reconfiguration) (
 		if r.State == vm.Creating || r.State == vm.Deleting {
 			return fault.New(fault.Conflict, "the VM is %s; it cannot be changed now", r.State).WithCode("wrong_state")
 		}
+		if err := r.IsHere(); err != nil {
+			return err
+		}
 		hadVCPUs, hadMemory := r.CountedVCPUs, r.CountedMemoryMiB
 		changed := c.apply(&r)
 		r.settleHardware()

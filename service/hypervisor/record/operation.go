@@ -29,6 +29,7 @@ const (
 	OperationBackup  = "backup"
 	OperationRestore = "restore"
 	OperationClone   = "clone"
+	OperationMigrate = "vm.migrate"
 )
 
 // AddOperation calls begin, which stores an operation, and writes an audit entry, in one
@@ -86,11 +87,14 @@ func (s *Store) CancelOperation(ctx context.Context, op *Operation, cancel func(
 	})
 }
 
-// IsBeingMade reports whether an open operation creates the VM. It returns true on errors.
+// IsBeingMade reports whether an open operation creates the VM, or another host has yet to say that it is
+// this host's. It returns true on errors.
 func (s *Store) IsBeingMade(ctx context.Context, vmID string) bool {
 	var n int
-	err := s.db.Get(ctx, &n, `SELECT COUNT(*) FROM operations o JOIN jobs j ON j.id = o.id
-		WHERE o.vm_id = ? AND o.kind IN (?, ?) AND j.finished_at IS NULL`, vmID, OperationClone, OperationRestore)
+	err := s.db.Get(ctx, &n, `SELECT (SELECT COUNT(*) FROM operations o JOIN jobs j ON j.id = o.id
+		WHERE o.vm_id = ? AND o.kind IN (?, ?) AND j.finished_at IS NULL)
+		+ (SELECT COUNT(*) FROM arrivals WHERE vm_id = ? AND state = ?)`,
+		vmID, OperationClone, OperationRestore, vmID, ArrivalPrepared)
 	return err != nil || n > 0
 }
 

@@ -90,6 +90,9 @@ func (p *NetworkPolicy) Replaces(r *VM, before *int64) error {
 	if r.State == vm.Deleting {
 		return fault.New(fault.Conflict, "the VM is being deleted")
 	}
+	if err := r.IsHere(); err != nil {
+		return err
+	}
 	if before != nil && *before != p.Revision {
 		return fault.New(fault.Conflict, "the network policy has revision %d, not %d; read it again", p.Revision, *before).
 			WithCode("stale_revision")

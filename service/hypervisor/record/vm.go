@@ -95,6 +95,8 @@ type VM struct {
 	Running db.JSON[*Hardware] `db:"running"`
 	// StartedWith is what it was started with for this start only; nil: nothing.
 	StartedWith db.JSON[*StartOptions] `db:"started_with"`
+	// HandedOver is the migration that gave it to another host, which has not confirmed yet; nil: none.
+	HandedOver db.JSON[*HandOver] `db:"handed_over"`
 	// The larger of what its process has and of what is wanted, which counts against limits.
 	CountedVCPUs     int `db:"counted_vcpus"`
 	CountedMemoryMiB int `db:"counted_memory_mib"`
@@ -155,18 +157,18 @@ func (s *Store) Named(ctx context.Context) (all []Name, err error) {
 
 // Due returns the VMs that have expired, and those in state deleting.
 func (s *Store) Due(ctx context.Context) (due []VM, err error) {
-	return due, s.db.Select(ctx, &due, "SELECT * FROM vms WHERE expires_at <= ? OR state = ? ORDER BY expires_at",
-		db.At(s.now()), vm.Deleting)
+	return due, s.db.Select(ctx, &due, "SELECT * FROM vms WHERE expires_at <= ? AND "+staying+
+		" OR state = ? ORDER BY expires_at", db.At(s.now()), vm.Deleting)
 }
 
 // NextExpiry returns the time at which the next VM expires, or zero if none does.
 func (s *Store) NextExpiry(ctx context.Context) (next db.Time, err error) {
-	return next, s.db.Get(ctx, &next, "SELECT MIN(expires_at) FROM vms WHERE state <> ?", vm.Deleting)
+	return next, s.db.Get(ctx, &next, "SELECT MIN(expires_at) FROM vms WHERE state <> ? AND "+staying, vm.Deleting)
 }
 
 // StartWithHost returns the ids of the VMs with autostart that are stopped or failed.
 func (s *Store) StartWithHost(ctx context.Context) (ids []string, err error) {
-	return ids, s.db.Select(ctx, &ids, "SELECT id FROM vms WHERE autostart = TRUE AND state IN (?, ?) ORDER BY id",
+	return ids, s.db.Select(ctx, &ids, "SELECT id FROM vms WHERE autostart = TRUE AND state IN (?, ?) AND "+staying+" ORDER BY id",
 		vm.Stopped, vm.Failed)
 }
 
@@ -220,7 +222,7 @@ func VMKey(order list.Order, r VM) string {
 
 // VMs lists VMs in the caller's scope.
 func (s *Store) VMs(ctx context.Context, f Filter) (found []VM, order list.Order, err error) {
-	scope := caller.From(ctx).Scope()
+	scope := caller.From(ctx).Scope().And(arrived)
 	if f.Tenant != "" {
 		scope = scope.And("tenant = ?", f.Tenant)
 	}

@@ -18,10 +18,11 @@ type DirPool struct{}
 // Name is dir.
 func (DirPool) Name() string { return Dir }
 
-const diskFile = "disk.qcow2"
+// DiskFile is the name of a disk in its VM's folder.
+const DiskFile = "disk.qcow2"
 
 // Path is the file of a disk.
-func (DirPool) Path(v Volume) string { return filepath.Join(v.Folder, diskFile) }
+func (DirPool) Path(v Volume) string { return filepath.Join(v.Folder, DiskFile) }
 
 // Create makes the file.
 func (p DirPool) Create(ctx context.Context, v Volume, base *Base) error {

@@ -66,11 +66,12 @@ const (
 	CameUp  Move = "came up" // its process runs
 	Ended   Move = "ended"   // its process ended as was wanted, or by the guest's own will
 	Crashed Move = "crashed" // it ended otherwise, or could not be made or started
+	Left    Move = "left"    // it is another host's now
 )
 
 // Moves returns all moves.
 func Moves() []Move {
-	return []Move{Start, Stop, Restart, Pause, Resume, Reset, Delete, Made, CameUp, Ended, Crashed}
+	return []Move{Start, Stop, Restart, Pause, Resume, Reset, Delete, Made, CameUp, Ended, Crashed, Left}
 }
 
 // legal maps each possible move from a state to the next state.
@@ -86,6 +87,7 @@ var legal = map[Move]map[State]State{
 	// The latest request counts: a stop becomes a restart, and the other way round.
 	Restart: {Running: Stopping, Paused: Stopping, Stopping: Stopping},
 	Ended:   {Starting: Stopped, Running: Stopped, Paused: Stopped, Stopping: Stopped},
+	Left:    {Stopped: Deleting, Failed: Deleting},
 	// A VM that could not be created is removed.
 	Crashed: {Creating: Deleting, Starting: Failed, Running: Failed, Paused: Failed, Stopping: Failed},
 	// Deleting twice is allowed: the first attempt may have ended with the daemon.
@@ -130,6 +132,8 @@ func phrase(m Move) string {
 		return "end"
 	case Crashed:
 		return "crash"
+	case Left:
+		return "move to another host"
 	}
 	return string(m)
 }

@@ -16,12 +16,12 @@ func TestEachStateAllowsExactlyItsMoves(t *testing.T) {
 	t.Parallel()
 	want := map[vm.State]string{
 		vm.Creating: "delete, made, crashed",
-		vm.Stopped:  "start, delete",
+		vm.Stopped:  "start, delete, left",
 		vm.Starting: "stop, delete, came up, ended, crashed",
 		vm.Running:  "stop, restart, pause, reset, delete, ended, crashed",
 		vm.Paused:   "stop, restart, resume, delete, ended, crashed",
 		vm.Stopping: "stop, restart, delete, ended, crashed",
-		vm.Failed:   "start, delete",
+		vm.Failed:   "start, delete, left",
 		vm.Deleting: "delete",
 	}
 	for _, s := range vm.States() {

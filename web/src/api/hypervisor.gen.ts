@@ -617,6 +617,109 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/migrations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** VMs that are on their way to this host, oldest first */
+        get: operations["ListMigrations"];
+        put?: never;
+        /**
+         * A host of the fleet offers a VM
+         * @description Hosts send this to each other. The VM is checked against this host's policy like a new one, and counts from now on. The
+         *     host that offers it writes the files that are `needed`, and then sends `prepare` and `commit`. Until `commit`, the VM belongs
+         *     to the host that offers it. A migration whose files do not arrive for 15 minutes is aborted.
+         */
+        post: operations["OfferMigration"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/migrations/{migration}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                migration: components["parameters"]["MigrationID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Abort a migration to this host; the VM stays where it was */
+        delete: operations["AbortMigration"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/migrations/{migration}/commit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                migration: components["parameters"]["MigrationID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Make the VM this host's; it may be repeated */
+        post: operations["CommitMigration"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/migrations/{migration}/files/{file}": {
+        parameters: {
+            query: {
+                /** @description In bytes, after what was written before */
+                offset: number;
+            };
+            header?: never;
+            path: {
+                file: components["schemas"]["MigrationFileName"];
+                migration: components["parameters"]["MigrationID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        /** Write bytes of a file; what is not written reads as zeros */
+        put: operations["WriteMigration"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/migrations/{migration}/prepare": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                migration: components["parameters"]["MigrationID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Compare the files with their sums, inspect them, and make them durable */
+        post: operations["PrepareMigration"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/operations": {
         parameters: {
             query?: never;
@@ -1101,6 +1204,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/vms/{id}/migrate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Move a VM that is stopped to another host of the fleet, with its disk and snapshots
+         * @description The VM keeps its id, name, addresses and labels. Its backups, history and events stay at this host. One that runs moves
+         *     with `restart`: its guest is shut down here, and started there. Until the VM is handed over, a failure leaves it at this host.
+         */
+        post: operations["MigrateVM"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/vms/{id}/network-policy": {
         parameters: {
             query?: never;
@@ -1340,6 +1467,30 @@ export interface paths {
         put?: never;
         /** Ask the guest to shut down, and kill it when the time of grace is over */
         post: operations["StopVM"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/vms/{id}/take-back": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Keep a VM that was handed over to a host that does not answer
+         * @description The other host is asked first: a VM that it has already is removed here, and the answer is 409 `migrated`. With `lost` it is
+         *     not asked. Use that only for a host that never comes back, since it would have the VM too.
+         */
+        post: operations["TakeBackVM"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1879,6 +2030,112 @@ export interface components {
             name: string;
             tenant: string;
         };
+        MigrateSpec: {
+            /** @description How long its guest has to shut down. Left out: as for stop */
+            grace_seconds?: number;
+            /** @description The host that the VM moves to. Left out: the one with most room */
+            node?: string;
+            /**
+             * @description A VM that runs is shut down, moved, and started
+             * @default false
+             */
+            restart: boolean;
+        };
+        Migration: {
+            /** Format: date-time */
+            created_at: string;
+            id: string;
+            name: string;
+            /** @description The files to write. Only in the answer to an offer */
+            needed?: components["schemas"]["MigrationFileName"][];
+            /** @description Where the VM comes from */
+            node: string;
+            /** @enum {string} */
+            state: "receiving" | "prepared" | "committed" | "aborted";
+            tenant: string;
+            vm_id: string;
+        };
+        MigrationCommit: {
+            /** @default false */
+            start: boolean;
+        };
+        MigrationFile: {
+            /** @description Of a layer of the disk: the name of the file below it, as in its header */
+            backing?: string;
+            name: components["schemas"]["MigrationFileName"];
+            /** Format: int64 */
+            size_bytes: number;
+        };
+        MigrationFileName: string;
+        MigrationOffer: {
+            /** @description The content of the catalog that the VM stands on */
+            content?: string;
+            /**
+             * Format: int64
+             * @description The size of the disk as its guest sees it. 0: it has none
+             */
+            disk_bytes: number;
+            /** @description The layers of the disk, topmost first, then boot files */
+            files: components["schemas"]["MigrationFile"][];
+            /** @description Of the migration. Chosen by the host that offers the VM */
+            id: string;
+            /** @description As daemons store it */
+            network_policy?: {
+                [key: string]: unknown;
+            };
+            /** @description The host that offers the VM */
+            node: string;
+            /**
+             * Format: int64
+             * @description Of the network policy, also of one that was removed
+             */
+            policy_revision?: number;
+            snapshots?: components["schemas"]["MovingSnapshot"][];
+            /** @description What was asked for, as daemons store it */
+            spec: {
+                [key: string]: unknown;
+            };
+            vm: components["schemas"]["MovingVM"];
+        };
+        MigrationSums: {
+            files: {
+                name: components["schemas"]["MigrationFileName"];
+                /** @description Of all that was written, each piece after its offset and its length (64 bits, big-endian) */
+                sha256: string;
+            }[];
+        };
+        MovingSnapshot: {
+            agent_secret?: string;
+            /** Format: date-time */
+            created_at: string;
+            description: string;
+            /** @description What the VM had, as daemons store it */
+            hardware?: {
+                [key: string]: unknown;
+            };
+            /** @enum {string} */
+            kind: "disk" | "full";
+            /** Format: int64 */
+            memory_bytes: number;
+            name: string;
+        };
+        MovingVM: {
+            /** @description The secrets that its agent may have, a line each */
+            agent_secret?: string;
+            autostart: boolean;
+            backend: components["schemas"]["Backend"];
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            expires_at?: string;
+            /** Format: int64 */
+            generation: number;
+            id: string;
+            labels: components["schemas"]["Labels"];
+            mac: string;
+            name: string;
+            tenant: string;
+        };
         Network: {
             /** @description Name of the bridge */
             bridge?: string;
@@ -2118,6 +2375,13 @@ export interface components {
             /** @default 30 */
             grace_seconds: number;
         };
+        TakeBack: {
+            /**
+             * @description The other host never comes back; do not ask it
+             * @default false
+             */
+            lost: boolean;
+        };
         Ticket: {
             /** Format: date-time */
             expires_at: string;
@@ -2213,6 +2477,8 @@ export interface components {
              * @description Goes up with every change
              */
             generation: number;
+            /** @description The host that this VM was handed over to, which has not confirmed yet. The VM cannot be used here meanwhile */
+            handed_over_to?: string;
             id: string;
             image: string;
             initrd?: string;
@@ -2474,6 +2740,7 @@ export interface components {
         ImageName: string;
         /** @description The most items of a page */
         Limit: number;
+        MigrationID: string;
         /** @description A host's name */
         NodeName: string;
         /** @description An operation's id */
@@ -3583,6 +3850,189 @@ export interface operations {
             429: components["responses"]["TooMany"];
         };
     };
+    ListMigrations: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Those that are not over */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Migration"][];
+                };
+            };
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    OfferMigration: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MigrationOffer"];
+            };
+        };
+        responses: {
+            /** @description It is taken */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Migration"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    AbortMigration: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                migration: components["parameters"]["MigrationID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is aborted */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    CommitMigration: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                migration: components["parameters"]["MigrationID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MigrationCommit"];
+            };
+        };
+        responses: {
+            /** @description The migration */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Migration"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    WriteMigration: {
+        parameters: {
+            query: {
+                /** @description In bytes, after what was written before */
+                offset: number;
+            };
+            header?: never;
+            path: {
+                file: components["schemas"]["MigrationFileName"];
+                migration: components["parameters"]["MigrationID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/octet-stream": string;
+            };
+        };
+        responses: {
+            /** @description They are written; `prepare` makes them durable */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            507: components["responses"]["Full"];
+        };
+    };
+    PrepareMigration: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                migration: components["parameters"]["MigrationID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MigrationSums"];
+            };
+        };
+        responses: {
+            /** @description The migration */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Migration"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
     ListOperations: {
         parameters: {
             query?: {
@@ -4506,6 +4956,44 @@ export interface operations {
             429: components["responses"]["TooMany"];
         };
     };
+    MigrateVM: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A word of the caller's choice. The same request with the same word begins one operation, and answers with that for as long as it is kept, a day after its end. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MigrateSpec"];
+            };
+        };
+        responses: {
+            /** @description It is under way */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Operation"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
     GetNetworkPolicy: {
         parameters: {
             query?: never;
@@ -4967,6 +5455,41 @@ export interface operations {
             429: components["responses"]["TooMany"];
             503: components["responses"]["Unavailable"];
             507: components["responses"]["Full"];
+        };
+    };
+    TakeBackVM: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TakeBack"];
+            };
+        };
+        responses: {
+            /** @description The VM */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VM"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            502: components["responses"]["Unreachable"];
+            503: components["responses"]["Unavailable"];
         };
     };
     CreateTicket: {

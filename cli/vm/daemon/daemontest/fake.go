@@ -83,6 +83,11 @@ func Serve(t testing.TB, handlers map[string]http.HandlerFunc) *Server {
 			example(w, op)
 		})
 	}
+	// As a registry, it forwards to itself.
+	mux.HandleFunc("/fleet/nodes/{node}/v1/", func(w http.ResponseWriter, r *http.Request) {
+		r.URL.Path = strings.TrimPrefix(r.URL.Path, "/fleet/nodes/"+r.PathValue("node"))
+		mux.ServeHTTP(w, r)
+	})
 	hs := httptest.NewServer(contracttest.New(c, hypervisorapi.BasePath).Wrap(t, mux))
 	t.Cleanup(hs.Close)
 	s.URL = hs.URL
