@@ -48,9 +48,9 @@ func (s commands) takeBack() *cobra.Command {
 	var lost bool
 	cmd := s.verb(verb.Verb{
 		Use: "take-back VM", Short: "Keep a VM that was handed over to a host that does not answer",
-		Long: `Keep a VM that was handed over to a host that does not confirm that it has it. The host is asked first; if it has the
-VM, the VM is removed here. With --host-is-lost it is not asked: use that only if it never comes back, since the VM would
-be at both.`,
+		Long: `Keep a VM that was handed over to a host that does not confirm that it has it. The host is asked first; if it has
+the VM, the VM is removed here. With --host-is-lost it is not asked: use that only if it never comes back, since the VM
+would be at both.`,
 		Example: "  mainstay vm take-back web\n  mainstay vm take-back web --host-is-lost",
 	}, "Taking back %s", "%s stays at this host.", func(ctx context.Context, c *daemon.Call, id string) (*http.Response, error) {
 		return c.Slow.TakeBackVM(ctx, id, hypervisorapi.TakeBack{Lost: verb.Given(c, "host-is-lost", lost)})

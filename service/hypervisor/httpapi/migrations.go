@@ -85,7 +85,8 @@ func (a *API) WriteMigration(
 	if len(piece) == 0 || len(piece) > migrate.MaxPiece {
 		return nil, fault.InvalidField("body", "must have 1 to %d bytes", migrate.MaxPiece)
 	}
-	return hypervisorapi.WriteMigration204Response{}, a.migrate.Write(ctx, req.Migration, req.File, req.Params.Offset, piece)
+	err = a.migrate.Write(ctx, req.Migration, req.File, req.Params.Offset, piece)
+	return hypervisorapi.WriteMigration204Response{}, err
 }
 
 // PrepareMigration makes an offered VM durable.

@@ -289,7 +289,8 @@ func (r *VM) Observe(seen Seen) (changed bool) {
 	if seen.LastError != "" || seen.State == Running || before.State == Missing {
 		r.LastError = seen.LastError
 	}
-	return before.State != r.State || before.Node != r.Node || before.Unreachable || !slices.Equal(before.IPs.V, r.IPs.V) || before.MAC != r.MAC ||
+	return before.State != r.State || before.Node != r.Node || before.Unreachable ||
+		!slices.Equal(before.IPs.V, r.IPs.V) || before.MAC != r.MAC ||
 		before.Agent.V != r.Agent.V || !before.StartedAt.Equal(r.StartedAt.Time) || before.Disk != r.Disk ||
 		before.Autostart != r.Autostart || before.CPUs != r.CPUs || before.Memory != r.Memory ||
 		!slices.Equal(before.Pending.V, r.Pending.V) || before.LastError != r.LastError || before.DriverGen != r.DriverGen
