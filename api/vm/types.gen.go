@@ -999,7 +999,9 @@ func (e WebhookTestedStatus) Valid() bool {
 // Defines values for WebhookType.
 const (
 	WebhookTypeDiscord WebhookType = "discord"
+	WebhookTypeEmail   WebhookType = "email"
 	WebhookTypeGeneric WebhookType = "generic"
+	WebhookTypeGotify  WebhookType = "gotify"
 	WebhookTypeSlack   WebhookType = "slack"
 )
 
@@ -1008,7 +1010,11 @@ func (e WebhookType) Valid() bool {
 	switch e {
 	case WebhookTypeDiscord:
 		return true
+	case WebhookTypeEmail:
+		return true
 	case WebhookTypeGeneric:
+		return true
+	case WebhookTypeGotify:
 		return true
 	case WebhookTypeSlack:
 		return true
@@ -2767,7 +2773,7 @@ type VerdictCounts struct {
 type Webhook struct {
 	Created time.Time `json:"created"`
 
-	// DeliveryType How requests look: signed JSON, or a message to a chat, which holds the text only
+	// DeliveryType How events are sent: as signed JSON, as a message to a chat or a Gotify server, or by mail. Messages hold the text only
 	DeliveryType WebhookType `json:"delivery_type"`
 	Description  string      `json:"description"`
 
@@ -2779,6 +2785,9 @@ type Webhook struct {
 
 	// Secret Only in the answer that creates it
 	Secret *string `json:"secret,omitempty"`
+
+	// Tags Only events of VMs with one of these tags; absent or empty: of all
+	Tags []string `json:"tags"`
 
 	// Tenant Whose events; absent: those of all tenants
 	Tenant  *string   `json:"tenant,omitempty"`
@@ -2804,7 +2813,10 @@ type WebhookChange struct {
 	Description *string         `json:"description,omitempty"`
 	Enabled     *bool           `json:"enabled,omitempty"`
 	Events      *[]WebhookEvent `json:"events,omitempty"`
-	Url         *string         `json:"url,omitempty"`
+
+	// Tags Only events of VMs with one of these tags; absent or empty: of all
+	Tags *[]string `json:"tags,omitempty"`
+	Url  *string   `json:"url,omitempty"`
 }
 
 // WebhookDelivery defines model for WebhookDelivery.
@@ -2834,28 +2846,31 @@ type WebhookEvent string
 
 // WebhookSpec defines model for WebhookSpec.
 type WebhookSpec struct {
-	// DeliveryType How requests look: signed JSON, or a message to a chat, which holds the text only
+	// DeliveryType How events are sent: as signed JSON, as a message to a chat or a Gotify server, or by mail. Messages hold the text only
 	DeliveryType *WebhookType   `json:"delivery_type,omitempty"`
 	Description  *string        `json:"description,omitempty"`
 	Enabled      *bool          `json:"enabled,omitempty"`
 	Events       []WebhookEvent `json:"events"`
 
-	// Secret Signs the requests of generic ones: `whsec_` and base64 of 24 to 64 bytes; absent: one is made
+	// Secret Of generic ones, it signs the requests: `whsec_` and base64 of 24 to 64 bytes; absent: one is made. The token of an application of Gotify, or the password of the mail server's user
 	Secret *string `json:"secret,omitempty"`
+
+	// Tags Only events of VMs with one of these tags; absent or empty: of all
+	Tags *[]string `json:"tags,omitempty"`
 
 	// Tenant For admins without a tenant: whose events; absent: those of all tenants
 	Tenant *string `json:"tenant,omitempty"`
 
-	// Url http or https, outside of the network unless `allow-private-targets` is set
+	// Url http or https; for mail `smtp://USER@HOST?from=ADDRESS&to=ADDRESS` (STARTTLS) or `smtps://`. Outside of the network unless `allow-private-targets` is set
 	Url string `json:"url"`
 }
 
 // WebhookTest A webhook, or a URL
 type WebhookTest struct {
-	// DeliveryType How requests look: signed JSON, or a message to a chat, which holds the text only
+	// DeliveryType How events are sent: as signed JSON, as a message to a chat or a Gotify server, or by mail. Messages hold the text only
 	DeliveryType *WebhookType `json:"delivery_type,omitempty"`
 
-	// Secret With url: signs the request; absent: it is not signed
+	// Secret With url: signs the request, or is the token or the password. Absent: the request is not signed
 	Secret    *string `json:"secret,omitempty"`
 	Url       *string `json:"url,omitempty"`
 	WebhookId *string `json:"webhook_id,omitempty"`
@@ -2868,7 +2883,7 @@ type WebhookTested struct {
 	// Error Why it has failed
 	Error string `json:"error"`
 
-	// HttpStatus Absent: no answer
+	// HttpStatus Of the answer; 250: the mail server took the message. Absent: no answer
 	HttpStatus *int                `json:"http_status,omitempty"`
 	Status     WebhookTestedStatus `json:"status"`
 }
@@ -2876,7 +2891,7 @@ type WebhookTested struct {
 // WebhookTestedStatus defines model for WebhookTested.Status.
 type WebhookTestedStatus string
 
-// WebhookType How requests look: signed JSON, or a message to a chat, which holds the text only
+// WebhookType How events are sent: as signed JSON, as a message to a chat or a Gotify server, or by mail. Messages hold the text only
 type WebhookType string
 
 // AcceptUsage defines model for AcceptUsage.

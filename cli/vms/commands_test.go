@@ -134,7 +134,7 @@ const (
 	policy = `{"vm":"web","groups":["web"],"ingress":{"rules":[` + rule + `]},"egress":{},"status":"pending","reason":"the daemon is away"}`
 	flow   = `{"time":` + at + `,"vm":"web","tenant":"acme","direction":"ingress","verdict":"denied","rule":"","protocol":"tcp",` +
 		`"source":{"address":"10.0.0.1","identity":2,"labels":[]},"destination":{"address":"10.0.0.2","port":22,"vm":"web","identity":256,"labels":["a=b"]}}`
-	hook = `{"id":"w1","url":"https://example.com/hook","delivery_type":"generic","events":["vm.failed"],"enabled":true,"description":"",` +
+	hook = `{"id":"w1","url":"https://example.com/hook","delivery_type":"generic","events":["vm.failed"],"tags":[],"enabled":true,"description":"",` +
 		`"secret":"whsec_x","created":` + at + `,"updated":` + at + `}`
 	result = `{"scan_id":"c1","vm_id":"v1","vm_name":"web","profile_id":"level-1","status":"completed","passed":1,"failed":1,"skipped":0,` +
 		`"score":50,"started":` + at + `,"completed":` + at + `,"error":"","checks":[{"id":"vm-agent","title":"t","scope":"vm","status":"failed",` +

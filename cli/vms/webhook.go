@@ -30,6 +30,11 @@ func eventFlag(cmd *cobra.Command, events *[]string) {
 	cmd.Flags().StringArrayVar(events, "event", nil, "an event, such as vm.failed; repeat it for more")
 }
 
+// tagFlag adds the flag --tag.
+func tagFlag(cmd *cobra.Command, tags *[]string) {
+	cmd.Flags().StringArrayVar(tags, "tag", nil, "only events of VMs with this tag; repeat it for more")
+}
+
 func eventsOf(names []string) (out []vmapi.WebhookEvent) {
 	for _, name := range names {
 		out = append(out, vmapi.WebhookEvent(name))
@@ -59,16 +64,20 @@ func secretFrom(path string) (*string, error) {
 }
 
 func (s commands) webhookCreate() *cobra.Command {
-	var events []string
+	var events, tags []string
 	var kind, secretFile, description string
 	var disabled bool
 	cmd := s.Command(verb.Verb{
 		Use: "create URL", Short: "Have events sent to a URL; prints the secret that signs them (shown this once)",
 		Long: `Have events of VMs and backups sent to a URL. Requests are signed as in Standard Webhooks; those of the types slack
-and discord are messages to a chat. An admin of a tenant gets its events; an admin without one gets all, or with
+and discord are messages to a chat. The type gotify takes the URL of the server, and the token of an application in
+--secret-file. The type email takes the URL of a mail server, smtp://USER@HOST?from=ADDRESS&to=ADDRESS, and the
+password in --secret-file. An admin of a tenant gets its events; an admin without one gets all, or with
 --tenant those of one.`,
 		Example: "  mainstay vms webhook create https://example.com/hook --event vm.failed --event backup.failed\n" +
-			"  mainstay vms webhook create https://hooks.slack.com/services/T/B/X --type slack --event vm.missing",
+			"  mainstay vms webhook create https://hooks.slack.com/services/T/B/X --type slack --event vm.missing\n" +
+			"  mainstay vms webhook create 'smtp://alerts@mail.example.org?from=m@example.org&to=ops@example.org' --type email " +
+			"--secret-file password --event backup.failed --tag prod",
 		Required: []string{"event"},
 	}, func(ctx context.Context, c *call) error {
 		secret, err := secretFrom(secretFile)
@@ -78,7 +87,7 @@ and discord are messages to a chat. An admin of a tenant gets its events; an adm
 		enabled := !disabled
 		a, err := c.Send(c.API.CreateWebhook(ctx, vmapi.WebhookSpec{
 			Url: c.Args[0], Events: eventsOf(events), DeliveryType: typeOf(c, kind), Enabled: &enabled, Secret: secret,
-			Description: verb.Given(c, "description", description), Tenant: s.of(),
+			Description: verb.Given(c, "description", description), Tenant: s.of(), Tags: verb.Given(c, "tag", tags),
 		}))
 		w, err := decode[vmapi.Webhook](a, err)
 		if err != nil {
@@ -90,8 +99,9 @@ and discord are messages to a chat. An admin of a tenant gets its events; an adm
 		return c.Done(a, "Created the webhook %s. Its secret is %s", w.Id, *w.Secret)
 	})
 	eventFlag(cmd, &events)
-	cmd.Flags().StringVar(&kind, "type", "generic", "how requests look: generic, slack or discord")
-	cmd.Flags().StringVar(&secretFile, "secret-file", "", "file with the secret that signs requests; - is standard input")
+	tagFlag(cmd, &tags)
+	cmd.Flags().StringVar(&kind, "type", "generic", "how events are sent: generic, slack, discord, gotify or email")
+	cmd.Flags().StringVar(&secretFile, "secret-file", "", "file with the secret that signs requests, the token or the password; - is standard input")
 	cmd.Flags().StringVar(&description, "description", "", "what it is for")
 	cmd.Flags().BoolVar(&disabled, "disabled", false, "send nothing until it is enabled")
 	return cmd
@@ -101,7 +111,7 @@ func (s commands) webhookList() *cobra.Command {
 	return verb.List(s.session, verb.Verb{
 		Use: "list", Short: "List webhooks, oldest first", Example: "  mainstay vms webhook list",
 	}, output.Columns[vmapi.Webhook]{
-		Heads: []string{"ID", "URL", "TYPE", "EVENTS", "ENABLED", "TENANT", "DESCRIPTION"},
+		Heads: []string{"ID", "URL", "TYPE", "EVENTS", "TAGS", "ENABLED", "TENANT", "DESCRIPTION"},
 		Row: func(w vmapi.Webhook) []any {
 			tenant := ""
 			if w.Tenant != nil {
@@ -111,7 +121,7 @@ func (s commands) webhookList() *cobra.Command {
 			for i, e := range w.Events {
 				names[i] = string(e)
 			}
-			return []any{w.Id, w.Url, w.DeliveryType, strings.Join(names, " "), w.Enabled, tenant, w.Description}
+			return []any{w.Id, w.Url, w.DeliveryType, strings.Join(names, " "), w.Tags, w.Enabled, tenant, w.Description}
 		},
 	}, func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
 		return c.API.ListWebhooks(ctx, &vmapi.ListWebhooksParams{Limit: p.Limit, Cursor: p.Cursor})
@@ -125,22 +135,23 @@ func (s commands) webhookShow() *cobra.Command {
 }
 
 func (s commands) webhookSet() *cobra.Command {
-	var events []string
+	var events, tags []string
 	var url, description string
 	cmd := s.Change(verb.Verb{
-		Use: "set WEBHOOK", Short: "Change the URL, events or description of a webhook",
+		Use: "set WEBHOOK", Short: "Change the URL, events, tags or description of a webhook",
 		Example: "  mainstay vms webhook set WEBHOOK --event vm.failed --event vm.missing",
 		Check: func(cmd *cobra.Command, _ []string) error {
-			for _, flag := range []string{"url", "event", "description"} {
+			for _, flag := range []string{"url", "event", "tag", "description"} {
 				if cmd.Flags().Changed(flag) {
 					return nil
 				}
 			}
-			return exit.Usagef("nothing to change: give --url, --event or --description")
+			return exit.Usagef("nothing to change: give --url, --event, --tag or --description")
 		},
 	}, "The webhook %s is changed.", func(ctx context.Context, c *call) (*http.Response, error) {
 		change := vmapi.WebhookChange{
-			Url: verb.Given(c, "url", url), Description: verb.Given(c, "description", description),
+			Url: verb.Given(c, "url", url), Tags: verb.Given(c, "tag", tags),
+			Description: verb.Given(c, "description", description),
 		}
 		if len(events) > 0 {
 			change.Events = new(eventsOf(events))
@@ -148,6 +159,7 @@ func (s commands) webhookSet() *cobra.Command {
 		return c.API.UpdateWebhook(ctx, c.Args[0], change)
 	})
 	eventFlag(cmd, &events)
+	tagFlag(cmd, &tags)
 	cmd.Flags().StringVar(&url, "url", "", "where events are sent")
 	cmd.Flags().StringVar(&description, "description", "", "what it is for")
 	return cmd

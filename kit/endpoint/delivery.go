@@ -2,9 +2,11 @@ package endpoint
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
+	"github.com/mainstay-infra/mainstay/kit/mail"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 )
 
@@ -75,7 +78,7 @@ func (e *Endpoints) Publish(ctx context.Context, tx *db.Tx, orgID string, ev Eve
 	}
 	n := 0
 	for i := range endpoints {
-		if !endpoints[i].wants(ev.Type) {
+		if !endpoints[i].wants(&ev) {
 			continue
 		}
 		d, err := e.newDelivery(&endpoints[i], ev)
@@ -176,19 +179,60 @@ var (
 	errHeld     = fault.New(fault.Invalid, "the target did not answer other deliveries for a day")
 )
 
+// send makes an attempt to a stored endpoint.
 func (e *Endpoints) send(ctx context.Context, p *Endpoint, d Delivery, at time.Time) webhook.Result {
-	request := webhook.Request{URL: p.URL, Body: []byte(d.Body), ID: d.ID, Timestamp: at}
-	if p.Format == Standard {
+	secret := ""
+	if p.Secret != "" || p.Format == Standard {
 		opened, err := e.cfg.Sealer.Open(p.Secret, p.ID)
-		if err == nil {
-			request.Secret, err = webhook.ParseSecret(string(opened))
-		}
 		if err != nil {
 			return webhook.Result{Err: err}
 		}
+		secret = string(opened)
+	}
+	return e.post(ctx, p, secret, d, at)
+}
+
+// post sends a delivery with an opened secret, or without one.
+func (e *Endpoints) post(ctx context.Context, p *Endpoint, secret string, d Delivery, at time.Time) webhook.Result {
+	if p.Format == Email {
+		return e.mail(ctx, p, secret, d)
+	}
+	request := webhook.Request{URL: p.URL, Body: []byte(d.Body), ID: d.ID, Timestamp: at}
+	var err error
+	switch {
+	case p.Format == Gotify:
+		request.URL, err = url.JoinPath(p.URL, "message")
+		request.Header = http.Header{"X-Gotify-Key": {secret}}
+	case secret != "":
+		request.Secret, err = webhook.ParseSecret(secret)
+	}
+	if err != nil {
+		return webhook.Result{Err: err}
 	}
 	return e.cfg.Client.Send(ctx, request)
 }
+
+// mail sends a delivery to a mail server.
+func (e *Endpoints) mail(ctx context.Context, p *Endpoint, password string, d Delivery) (result webhook.Result) {
+	begun := e.cfg.Now()
+	defer func() { result.Duration = max(0, e.cfg.Now().Sub(begun)) }()
+	target, err := mail.Parse(e.cfg.Guard, p.URL)
+	if err != nil {
+		return webhook.Result{Err: err}
+	}
+	var m mail.Message
+	if err := json.Unmarshal([]byte(d.Body), &m); err != nil {
+		return webhook.Result{Err: err}
+	}
+	m.ID = d.ID
+	if err := e.cfg.Mail.Send(ctx, target, password, m); err != nil {
+		return webhook.Result{Err: err}
+	}
+	return webhook.Result{Status: accepted}
+}
+
+// accepted is the answer of a mail server that has taken a message (RFC 5321).
+const accepted = 250
 
 // settle stores the result of an attempt, and decides how to continue.
 func (e *Endpoints) settle(
@@ -265,28 +309,22 @@ func (e *Endpoints) Test(ctx context.Context, scope db.Scope, id string) (Delive
 // CheckProbe returns the fault of a target that Probe would refuse.
 func (e *Endpoints) CheckProbe(in Input) error {
 	in.Events = []string{TestEvent}
-	return e.check(in)
+	return errors.Join(e.check(in), e.checkNew(in))
 }
 
 // Probe sends the test event once to a target that is not stored, and stores nothing. Without a
-// Secret, the request is not signed.
+// Secret, a request to a Standard endpoint is not signed.
 func (e *Endpoints) Probe(ctx context.Context, in Input) (Attempt, error) {
 	if err := e.CheckProbe(in); err != nil {
 		return Attempt{}, err
 	}
 	at := e.cfg.Now()
-	p := Endpoint{Format: in.Format}
+	p := Endpoint{URL: in.URL, Format: in.Format}
 	d, err := e.newDelivery(&p, testEvent(at))
 	if err != nil {
 		return Attempt{}, err
 	}
-	request := webhook.Request{URL: in.URL, Body: []byte(d.Body), ID: d.ID, Timestamp: at}
-	if in.Secret != "" {
-		if request.Secret, err = webhook.ParseSecret(in.Secret); err != nil {
-			return Attempt{}, err
-		}
-	}
-	return attemptOf(d, 1, at, e.cfg.Client.Send(ctx, request)), nil
+	return attemptOf(d, 1, at, e.post(ctx, &p, in.Secret, d, at)), nil
 }
 
 // Ok reports whether the target accepted the request.

@@ -4,9 +4,13 @@ import (
 	"cmp"
 	"context"
 	"embed"
+	"errors"
 	"io/fs"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/google/uuid"
 
@@ -16,6 +20,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/glob"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
 	"github.com/mainstay-infra/mainstay/kit/keyring"
+	"github.com/mainstay-infra/mainstay/kit/mail"
 	"github.com/mainstay-infra/mainstay/kit/text"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 )
@@ -37,15 +42,17 @@ const (
 
 // Endpoint is a configured target of events.
 type Endpoint struct {
-	ID             string            `db:"id"`
-	OrgID          string            `db:"org_id"` // empty: it gets the events of all orgs
-	Description    string            `db:"description"`
-	URL            string            `db:"url"`
-	Format         Format            `db:"format"`
-	Events         db.JSON[[]string] `db:"events"` // patterns, in which * matches any run of characters
+	ID          string            `db:"id"`
+	OrgID       string            `db:"org_id"` // empty: it gets the events of all orgs
+	Description string            `db:"description"`
+	URL         string            `db:"url"`
+	Format      Format            `db:"format"`
+	Events      db.JSON[[]string] `db:"events"` // patterns, in which * matches any run of characters
+	// Tags restrict it to events with one of these tags; none: all.
+	Tags           db.JSON[[]string] `db:"tags"`
 	Enabled        bool              `db:"enabled"`
 	DisabledReason string            `db:"disabled_reason"` // why it was disabled automatically
-	Secret         string            `db:"secret"`          // sealed; empty for chats
+	Secret         string            `db:"secret"`          // sealed; empty: none
 	CreatedAt      db.Time           `db:"created_at"`
 	UpdatedAt      db.Time           `db:"updated_at"`
 }
@@ -56,8 +63,10 @@ type Input struct {
 	URL         string
 	Format      Format
 	Events      []string
+	Tags        []string
 	Enabled     bool
-	// Secret signs the requests; empty: Create makes one. Chats have none, and Update ignores it.
+	// Secret signs the requests; empty: Create makes one. For Gotify it is a token, for Email the
+	// password of the URL's user. Chats have none, and Update ignores it.
 	Secret string
 }
 
@@ -68,6 +77,7 @@ type Config struct {
 	Queue  string // of Jobs
 	Client *webhook.Client
 	Guard  webhook.Guard // the same as Client's
+	Mail   mail.Sender   // with the same Guard
 	Sealer *auth.Sealer
 	Now    func() time.Time
 	Rand   func() float64 // in [0, 1); safe for concurrent use
@@ -87,18 +97,14 @@ func New(cfg Config) *Endpoints {
 }
 
 func (e *Endpoints) check(in Input) error {
-	if _, err := e.cfg.Guard.CheckURL(in.URL); err != nil {
-		f := fault.From(err)
-		return fault.InvalidField("url", "%s", strings.TrimPrefix(f.Message, f.Field+": ")).WithCode(f.Code)
-	}
 	if !in.Format.known() {
-		return fault.InvalidField("format", "must be standard, slack, teams or discord")
+		return fault.InvalidField("format", "must be standard, slack, teams, discord, gotify or email")
+	}
+	if err := e.checkURL(in); err != nil {
+		return err
 	}
 	if in.Secret != "" {
-		if in.Format != Standard {
-			return fault.InvalidField("secret", "is for signed requests; those to a chat are not signed")
-		}
-		if _, err := webhook.ParseSecret(in.Secret); err != nil {
+		if err := checkSecret(in); err != nil {
 			return err
 		}
 	}
@@ -119,15 +125,73 @@ func (e *Endpoints) check(in Input) error {
 			return err
 		}
 	}
+	if len(in.Tags) > MaxPatterns {
+		return fault.InvalidField("tags", "must be at most %d", MaxPatterns)
+	}
+	for _, tag := range in.Tags {
+		if tag == "" || len(tag) > maxPattern {
+			return fault.InvalidField("tags", "must have 1 to %d bytes each", maxPattern)
+		}
+		if err := text.Check("tags", tag); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Endpoints) checkURL(in Input) error {
+	if in.Format == Email {
+		_, err := mail.Parse(e.cfg.Guard, in.URL)
+		return err
+	}
+	u, err := e.cfg.Guard.CheckURL(in.URL)
+	if err != nil {
+		f := fault.From(err)
+		return fault.InvalidField("url", "%s", strings.TrimPrefix(f.Message, f.Field+": ")).WithCode(f.Code)
+	}
+	if in.Format == Gotify && u.RawQuery != "" {
+		return fault.InvalidField("url", "must be that of the server, without a token")
+	}
+	return nil
+}
+
+func checkSecret(in Input) error {
+	switch in.Format {
+	case Standard:
+		_, err := webhook.ParseSecret(in.Secret)
+		return err
+	case Gotify, Email:
+		if len(in.Secret) > maxPattern || strings.ContainsFunc(in.Secret, unicode.IsControl) {
+			return fault.InvalidField("secret", "must be one line of at most %d bytes", maxPattern)
+		}
+		return nil
+	case Slack, Teams, Discord:
+	}
+	return fault.InvalidField("secret", "is for signed requests; those to a chat are not signed")
+}
+
+// checkNew checks what Update cannot change.
+func (e *Endpoints) checkNew(in Input) error {
+	switch in.Format {
+	case Gotify:
+		if in.Secret == "" {
+			return fault.InvalidField("secret", "must be the token of an application of the Gotify server")
+		}
+	case Email:
+		if t, err := mail.Parse(e.cfg.Guard, in.URL); err == nil && (t.User == "") != (in.Secret == "") {
+			return fault.InvalidField("secret", "must be the password of the user in the URL, and belongs to no URL without one")
+		}
+	case Standard, Slack, Teams, Discord:
+	}
 	return nil
 }
 
 // Create creates an endpoint of an org. It returns the secret that signs its requests, which cannot
-// be read again later; chats have none.
+// be read again later; formats other than Standard have none of the kind.
 func (e *Endpoints) Create(
 	ctx context.Context, tx *db.Tx, orgID string, in Input,
 ) (made Endpoint, secret string, err error) {
-	if err := e.check(in); err != nil {
+	if err := errors.Join(e.check(in), e.checkNew(in)); err != nil {
 		return made, "", err
 	}
 	var n int
@@ -141,24 +205,31 @@ func (e *Endpoints) Create(
 	made = Endpoint{ID: newID(), OrgID: orgID, CreatedAt: now}
 	made.set(in, now)
 	if in.Format == Standard {
-		secret = cmp.Or(in.Secret, webhook.NewSecret())
-		made.Secret = e.cfg.Sealer.Seal([]byte(secret), made.ID)
+		in.Secret = cmp.Or(in.Secret, webhook.NewSecret())
+		secret = in.Secret
+	}
+	if in.Secret != "" {
+		made.Secret = e.cfg.Sealer.Seal([]byte(in.Secret), made.ID)
 	}
 	return made, secret, tx.Insert(ctx, "webhook_endpoints", made)
 }
 
 func (p *Endpoint) set(in Input, now db.Time) {
 	p.Description, p.URL, p.Format, p.Enabled, p.UpdatedAt = in.Description, in.URL, in.Format, in.Enabled, now
-	p.Events.V = in.Events
+	p.Events.V, p.Tags.V = in.Events, in.Tags
 	if in.Enabled {
 		p.DisabledReason = ""
 	}
 }
 
 // wants reports whether the endpoint subscribes to an event.
-func (p *Endpoint) wants(event string) bool {
+func (p *Endpoint) wants(ev *Event) bool {
+	tagged := func(tag string) bool { return slices.Contains(ev.Tags, tag) }
+	if len(p.Tags.V) > 0 && !slices.ContainsFunc(p.Tags.V, tagged) {
+		return false
+	}
 	for _, pattern := range p.Events.V {
-		if glob.Match(pattern, event) {
+		if glob.Match(pattern, ev.Type) {
 			return true
 		}
 	}
@@ -195,14 +266,36 @@ func (e *Endpoints) Update(ctx context.Context, tx *db.Tx, scope db.Scope, id st
 	if in.Format != p.Format {
 		return p, fault.InvalidField("format", "is %s, and cannot change; make another webhook", p.Format)
 	}
+	if err := p.keepsSecret(in.URL); err != nil {
+		return p, err
+	}
 	p.set(in, db.At(e.cfg.Now()))
 	_, err = tx.Exec(
 		ctx,
-		`UPDATE webhook_endpoints SET description = ?, url = ?, events = ?, enabled = ?, disabled_reason = ?, updated_at = ?
+		`UPDATE webhook_endpoints SET description = ?, url = ?, events = ?, tags = ?, enabled = ?, disabled_reason = ?, updated_at = ?
 		WHERE id = ?`,
-		p.Description, p.URL, p.Events, p.Enabled, p.DisabledReason, p.UpdatedAt, id,
+		p.Description, p.URL, p.Events, p.Tags, p.Enabled, p.DisabledReason, p.UpdatedAt, id,
 	)
 	return p, err
+}
+
+// keepsSecret refuses a URL that would send a stored password or token to somebody else.
+func (p *Endpoint) keepsSecret(raw string) error {
+	if p.Format != Gotify && p.Format != Email {
+		return nil
+	}
+	before, err := url.Parse(p.URL)
+	if err != nil {
+		return err
+	}
+	after, err := url.Parse(raw)
+	if err != nil {
+		return err
+	}
+	if before.Scheme != after.Scheme || before.Host != after.Host || before.User.Username() != after.User.Username() {
+		return fault.InvalidField("url", "must keep the server and the user, to whom the secret belongs; make another webhook")
+	}
+	return nil
 }
 
 // Delete deletes an endpoint with its deliveries. A request that is being sent may still arrive.

@@ -3,6 +3,7 @@ package endpoint_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -20,6 +21,8 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/endpoint"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
+	"github.com/mainstay-infra/mainstay/kit/mail"
+	"github.com/mainstay-infra/mainstay/kit/mail/mailtest"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 )
 
@@ -33,6 +36,7 @@ type post struct {
 	runner    *jobs.Runner
 	target    *httptest.Server
 	now       time.Time
+	roots     *tls.Config // of mail servers
 
 	mu       sync.Mutex
 	status   int
@@ -41,8 +45,8 @@ type post struct {
 }
 
 type received struct {
-	header http.Header
-	body   string
+	header     http.Header
+	body, path string
 }
 
 func each(t *testing.T, test func(p *post)) {
@@ -52,7 +56,7 @@ func each(t *testing.T, test func(p *post)) {
 
 func open(t *testing.T, d *db.DB) *post {
 	t.Helper()
-	p := &post{T: t, db: d, now: time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC), status: 204, header: http.Header{}}
+	p := &post{T: t, db: d, now: time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC), status: 204, header: http.Header{}, roots: &tls.Config{}}
 	p.target = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -60,7 +64,7 @@ func open(t *testing.T, d *db.DB) *post {
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.received = append(p.received, received{r.Header, string(body)})
+		p.received = append(p.received, received{r.Header, string(body), r.URL.Path})
 		for name := range p.header {
 			w.Header().Set(name, p.header.Get(name))
 		}
@@ -81,10 +85,13 @@ func open(t *testing.T, d *db.DB) *post {
 	t.Cleanup(client.CloseIdleConnections)
 	p.endpoints = endpoint.New(endpoint.Config{
 		DB: d, Jobs: p.runner, Queue: "webhooks", Client: client, Guard: guard, Sealer: sealer, Now: clock,
-		Rand: func() float64 { return 0.5 },
+		Rand: func() float64 { return 0.5 }, Mail: mail.Sender{Guard: guard, TLS: p.roots},
 	})
 	return p
 }
+
+// mailRoots makes the sender of mails trust a server.
+func (p *post) mailRoots(trusted *tls.Config) { p.roots.RootCAs = trusted.RootCAs }
 
 // newSealer returns a sealer with a current key and accepted ones.
 func newSealer(t *testing.T, current byte, accepted ...byte) *auth.Sealer {
@@ -656,6 +663,106 @@ func TestTheEndpointsOfAnOrgAreRemovedWithIt(t *testing.T) {
 		left, err := p.endpoints.List(p.Context(), db.All(), "", 10)
 		if err != nil || len(left) != 1 || left[0].ID != other.ID {
 			p.Errorf("%+v, %v", left, err)
+		}
+	})
+}
+
+func TestEventsGoToAGotifyServerWithItsToken(t *testing.T) {
+	t.Parallel()
+	each(t, func(p *post) {
+		gotify := func(in *endpoint.Input) {
+			in.Format, in.Secret, in.URL = endpoint.Gotify, "AbC.token", p.target.URL+"/gotify"
+		}
+		made, secret := p.create("a", gotify)
+		if secret != "" || made.Secret == "" || strings.Contains(made.Secret, "token") {
+			p.Errorf("%q, %+v", secret, made)
+		}
+		p.publish("a", "vm.started")
+		p.work()
+		if len(p.received) != 1 || p.received[0].header.Get("X-Gotify-Key") != "AbC.token" || p.received[0].path != "/gotify/message" ||
+			p.received[0].body != `{"message":"VM \u003cone\u003e \u0026 only started","priority":4,"title":"vm.started"}` {
+			p.Fatalf("%+v", p.received)
+		}
+		for field, change := range map[string]func(*endpoint.Input){
+			"secret": func(in *endpoint.Input) { in.Secret = "" },
+			"url":    func(in *endpoint.Input) { in.URL += "?token=AbC.token" },
+		} {
+			in := endpoint.Input{Events: []string{"*"}}
+			gotify(&in)
+			change(&in)
+			err := p.update(func(tx *db.Tx) error {
+				_, _, err := p.endpoints.Create(p.Context(), tx, "a", in)
+				return err
+			})
+			if f := fault.From(err); f.Kind != fault.Invalid || f.Field != field {
+				p.Errorf("%s: %v", field, err)
+			}
+		}
+		// The token stays with the server that it belongs to.
+		err := p.update(func(tx *db.Tx) error {
+			_, err := p.endpoints.Update(p.Context(), tx, db.All(), made.ID, endpoint.Input{
+				URL: "https://gotify.example.org", Format: endpoint.Gotify, Events: []string{"*"}, Enabled: true,
+			})
+			return err
+		})
+		if f := fault.From(err); f.Kind != fault.Invalid || f.Field != "url" {
+			p.Errorf("%v", err)
+		}
+	})
+}
+
+func TestEventsGoByMailAndWhatTheServerRefusesForGoodFails(t *testing.T) {
+	t.Parallel()
+	each(t, func(p *post) {
+		s := mailtest.New(p.T)
+		p.mailRoots(s.TLS)
+		made, secret := p.create("a", func(in *endpoint.Input) {
+			in.Format, in.Secret = endpoint.Email, s.Password
+			in.URL = "smtp://alerts@" + s.Addr + "?from=m@example.org&to=ops@example.org"
+		})
+		if secret != "" || strings.Contains(made.Secret, s.Password) {
+			p.Errorf("%q, %+v", secret, made)
+		}
+		p.publish("a", "vm.failed")
+		p.work()
+		got := s.Mails()
+		if len(got) != 1 || got[0].User != "alerts" || !strings.Contains(got[0].Content, "Subject: VM <one> & only started") ||
+			!strings.Contains(got[0].Content, "vm.failed, 2026-03-04T12:00:00Z") {
+			p.Fatalf("%+v", got)
+		}
+		if d := p.deliveries(made); len(d) != 1 || d[0].State != endpoint.Delivered ||
+			!strings.Contains(got[0].Content, "Message-ID: <"+d[0].ID+"@mainstay>") {
+			p.Errorf("%+v", d)
+		}
+		for answer, want := range map[string]string{"451 greylisted": endpoint.Pending, "550 no such user": endpoint.Failed} {
+			s.Answer("RCPT", answer)
+			p.publish("a", "vm.failed")
+			p.work()
+			if d := p.deliveries(made)[0]; d.State != want {
+				p.Errorf("after %s: %+v", answer, d)
+			}
+		}
+		if len(s.Mails()) != 1 {
+			p.Errorf("%+v", s.Mails())
+		}
+	})
+}
+
+func TestAnEndpointWithTagsGetsOnlyEventsWithOneOfThem(t *testing.T) {
+	t.Parallel()
+	each(t, func(p *post) {
+		all, _ := p.create("a")
+		tagged, _ := p.create("a", func(in *endpoint.Input) { in.Tags = []string{"prod", "db"} })
+		for _, tags := range [][]string{nil, {"test"}, {"db", "test"}} {
+			if err := p.update(func(tx *db.Tx) error {
+				_, err := p.endpoints.Publish(p.Context(), tx, "a", endpoint.Event{Type: "vm.started", At: p.now, Tags: tags})
+				return err
+			}); err != nil {
+				p.Fatal(err)
+			}
+		}
+		if len(p.deliveries(all)) != 3 || len(p.deliveries(tagged)) != 1 {
+			p.Errorf("%d and %d deliveries", len(p.deliveries(all)), len(p.deliveries(tagged)))
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/mail"
 )
 
 // Format is the format of a request's body.
@@ -16,16 +17,27 @@ const (
 	Slack    Format = "slack"    // incoming webhooks of Slack and compatible ones, such as Mattermost
 	Teams    Format = "teams"    // Microsoft Teams: an Adaptive Card, as accepted by its workflows
 	Discord  Format = "discord"
+	Gotify   Format = "gotify" // a Gotify server; the secret is the token of its application
+	Email    Format = "email"  // a mail server (package mail); the secret is the password
 )
 
-func (f Format) known() bool { return f == Standard || f == Slack || f == Teams || f == Discord }
+func (f Format) known() bool {
+	switch f {
+	case Standard, Slack, Teams, Discord, Gotify, Email:
+		return true
+	}
+	return false
+}
 
 // Event is an event that endpoints may subscribe to.
 type Event struct {
 	Type string // such as "vm.started"
 	At   time.Time
 	Text string // a sentence for people, shown in chats
-	Data any    // for programs
+	// Urgent events, such as failures, get a higher priority where the format has one.
+	Urgent bool
+	Tags   []string // of what it is about; see Endpoint.Tags
+	Data   any      // for programs
 }
 
 const (
@@ -54,6 +66,15 @@ func (f Format) body(ev Event) (string, error) {
 				"body": []object{{"type": "TextBlock", "text": shown, "wrap": true}},
 			},
 		}}}
+	case Gotify:
+		priority := 4 // shown; from 8 on, clients also make a sound
+		if ev.Urgent {
+			priority = 8
+		}
+		content = object{"title": ev.Type, "message": shown, "priority": priority}
+	case Email:
+		at := ev.At.UTC().Format(time.RFC3339)
+		content = mail.Message{At: ev.At, Subject: ev.Text, Text: ev.Text + "\n\n" + ev.Type + ", " + at}
 	default:
 		content = object{"type": ev.Type, "timestamp": ev.At.UTC().Format(time.RFC3339Nano), "data": ev.Data}
 	}

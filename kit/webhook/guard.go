@@ -76,13 +76,18 @@ func (g Guard) CheckURL(raw string) (*url.URL, error) {
 	case strings.Contains(raw, "#"):
 		return nil, fault.InvalidField(fieldTarget, "must not have a fragment")
 	}
-	if err := checkPort(u); err != nil {
-		return nil, err
-	}
-	if err := g.checkHost(u); err != nil {
+	if err := g.CheckHost(u); err != nil {
 		return nil, err
 	}
 	return u, nil
+}
+
+// CheckHost checks the host and the port of a URL of any scheme as CheckURL does.
+func (g Guard) CheckHost(u *url.URL) error {
+	if err := checkPort(u); err != nil {
+		return err
+	}
+	return g.checkHost(u)
 }
 
 func checkPort(u *url.URL) error {

@@ -17,6 +17,7 @@ import (
 	vmapi "github.com/mainstay-infra/mainstay/api/vm"
 	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 	"github.com/mainstay-infra/mainstay/kit/db/dbtest"
+	"github.com/mainstay-infra/mainstay/kit/mail/mailtest"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 	"github.com/mainstay-infra/mainstay/service/vm"
 	"github.com/mainstay-infra/mainstay/service/vm/driver/drivertest"
@@ -502,4 +503,39 @@ func TestSecretsOfWebhooksSurviveARotationOfTheSecretKey(t *testing.T) {
 			m.Error(err)
 		}
 	}, func(c *vm.Config) { c.SecretKey = strings.Repeat("k", 32) })
+}
+
+func TestAMailServerIsToldOfFailuresOfTaggedVMs(t *testing.T) {
+	t.Parallel()
+	m := start(t, reachable)
+	server := mailtest.New(t)
+	hook := contracttest.As[vmapi.Webhook](m.call("POST", "/api/webhooks", m.admin, object{
+		"url": "smtp://" + server.Addr + "?from=m@example.org&to=ops@example.org&tls=none", "delivery_type": "email",
+		"events": []string{"vm.created"}, "tags": []string{"prod"},
+	}).Want(201))
+	if hook.Secret != nil || !slices.Equal(hook.Tags, []string{"prod"}) {
+		t.Errorf("%+v", hook)
+	}
+	m.call("POST", "/api/vms", m.admin, object{"name": "quiet", "image": "base"}).Want(201)
+	m.call("POST", "/api/vms", m.admin, object{"name": "loud", "image": "base", "tags": []string{"prod"}}).Want(201)
+	m.eventually("a mail arrives", func() bool { return len(server.Mails()) > 0 })
+	if got := server.Mails(); len(got) != 1 || !strings.Contains(got[0].Content, "Subject: VM loud was created") {
+		t.Errorf("%+v", got)
+	}
+	a := m.call("POST", "/api/webhooks/test", m.admin, object{"webhook_id": hook.Id}).Want(200)
+	if tested := contracttest.As[vmapi.WebhookTested](a); tested.Status != "delivered" {
+		t.Errorf("%s", a.Body)
+	}
+	path := "/api/webhooks/" + hook.Id
+	moved := object{"url": "smtp://127.0.0.2?from=m@example.org&to=a@example.org"}
+	if a := m.call("PATCH", path, m.admin, moved).Want(400); !strings.Contains(a.Body, "url: must keep the server") {
+		t.Errorf("%s", a.Body)
+	}
+	m.call("PATCH", path, m.admin, object{"tags": []string{}}).Want(200)
+	m.call("POST", "/api/vms", m.admin, object{"name": "other", "image": "base"}).Want(201)
+	m.eventually("a mail without the tag arrives", func() bool { return len(server.Mails()) == 3 })
+	gotify := object{"url": "https://gotify.example.org", "delivery_type": "gotify", "events": []string{"vm.failed"}}
+	if a := m.call("POST", "/api/webhooks", m.admin, gotify).Want(400); !strings.Contains(a.Body, "secret: must be the token") {
+		t.Errorf("%s", a.Body)
+	}
 }

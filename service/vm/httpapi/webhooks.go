@@ -18,6 +18,10 @@ func formatOf(t *vmapi.WebhookType) endpoint.Format {
 		return endpoint.Slack
 	case vmapi.WebhookTypeDiscord:
 		return endpoint.Discord
+	case vmapi.WebhookTypeGotify:
+		return endpoint.Gotify
+	case vmapi.WebhookTypeEmail:
+		return endpoint.Email
 	}
 	return endpoint.Standard
 }
@@ -27,6 +31,7 @@ func apiWebhook(p endpoint.Endpoint) vmapi.Webhook {
 		Id: p.ID, Url: p.URL, DeliveryType: vmapi.WebhookTypeGeneric, Enabled: p.Enabled,
 		DisabledReason: some(p.DisabledReason), Description: p.Description, Tenant: some(p.OrgID),
 		Created: p.CreatedAt.Time, Updated: p.UpdatedAt.Time, Events: list.Each(p.Events.V, webhookEvent),
+		Tags: orEmpty(p.Tags.V),
 	}
 	if p.Format != endpoint.Standard {
 		out.DeliveryType = vmapi.WebhookType(p.Format)
@@ -56,6 +61,7 @@ func (a *API) CreateWebhook(
 	made, secret, err := a.notifier.Create(ctx, orElse(b.Tenant, caller.From(ctx).Tenant), endpoint.Input{
 		Description: value(b.Description), URL: b.Url, Format: formatOf(b.DeliveryType),
 		Events: list.Each(b.Events, eventName), Enabled: orElse(b.Enabled, true), Secret: value(b.Secret),
+		Tags: value(b.Tags),
 	})
 	if err != nil {
 		return nil, err
@@ -84,6 +90,9 @@ func (a *API) UpdateWebhook(
 	p, err := a.notifier.Update(ctx, req.Id, func(in *endpoint.Input) {
 		in.URL, in.Enabled = orElse(b.Url, in.URL), orElse(b.Enabled, in.Enabled)
 		in.Description = orElse(b.Description, in.Description)
+		if b.Tags != nil {
+			in.Tags = *b.Tags
+		}
 		if b.Events != nil {
 			in.Events = list.Each(*b.Events, eventName)
 		}

@@ -55,10 +55,20 @@ var sentences = map[string]string{
 	record.BackupWasDamaged: "has a damaged backup",
 }
 
+// urgent are the events that somebody should look at now.
+var urgent = map[string]bool{
+	record.VMFailed: true, record.VMMissing: true, record.BackupHasFailed: true, record.BackupWasDamaged: true,
+}
+
 // publish stores deliveries of what has happened, for the webhooks that want to know.
 func (n *Notifier) publish(ctx context.Context, tx *db.Tx, h record.Happening) error {
 	tenant, ev := eventOf(h)
-	_, err := n.endpoints.Publish(ctx, tx, tenant, ev)
+	tags, err := record.TagsOf(ctx, tx, h)
+	if err != nil {
+		return err
+	}
+	ev.Tags, ev.Urgent = tags, urgent[h.Type]
+	_, err = n.endpoints.Publish(ctx, tx, tenant, ev)
 	return err
 }
 

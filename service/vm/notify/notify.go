@@ -1,5 +1,5 @@
 // Package notify tells the world outside what happens to VMs and backups: it delivers events to the
-// webhooks that admins configure (kit/endpoint).
+// webhooks that admins configure (kit/endpoint), among which are chats and mail servers.
 //
 //	notify.go   Notifier: the webhooks of the caller's scope, their deliveries, tests and replays
 //	event.go    what an event says
@@ -40,6 +40,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/endpoint"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
+	"github.com/mainstay-infra/mainstay/kit/mail"
 	"github.com/mainstay-infra/mainstay/kit/webhook"
 	"github.com/mainstay-infra/mainstay/service/vm/caller"
 	"github.com/mainstay-infra/mainstay/service/vm/record"
@@ -90,7 +91,7 @@ func New(c Config) *Notifier {
 	}
 	n.endpoints = endpoint.New(endpoint.Config{
 		DB: c.DB, Jobs: n.jobs, Queue: queue, Client: n.client, Guard: guard, Sealer: c.Sealer, Now: c.Now,
-		Rand: rand.Float64,
+		Rand: rand.Float64, Mail: mail.Sender{Guard: guard},
 	})
 	n.store.OnHappening(n.publish)
 	n.store.OnTenantDeleted(endpoint.DeleteOrg)
@@ -170,7 +171,8 @@ func (n *Notifier) Update(
 			return audit.Entry{}, err
 		}
 		in := endpoint.Input{
-			Description: p.Description, URL: p.URL, Format: p.Format, Events: p.Events.V, Enabled: p.Enabled,
+			Description: p.Description, URL: p.URL, Format: p.Format, Events: p.Events.V, Tags: p.Tags.V,
+			Enabled: p.Enabled,
 		}
 		change(&in)
 		if changed, err = n.endpoints.Update(ctx, tx, scope(ctx), id, in); err != nil {

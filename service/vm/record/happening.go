@@ -2,6 +2,7 @@ package record
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
@@ -145,4 +146,17 @@ func (s *Store) deleteOfTenant(ctx context.Context, tx *db.Tx, tenant string) er
 		}
 	}
 	return nil
+}
+
+// TagsOf returns the tags of the VM that a happening is about. A backup whose VM is deleted has none.
+func TagsOf(ctx context.Context, tx *db.Tx, h Happening) ([]string, error) {
+	if h.Backup == nil {
+		return h.VM.Tags.V, nil
+	}
+	var tags db.JSON[[]string]
+	err := tx.Get(ctx, &tags, "SELECT tags FROM vms WHERE id = ? AND deleted_at IS NULL", h.Backup.VM)
+	if errors.Is(err, db.ErrNoRows) {
+		return nil, nil
+	}
+	return tags.V, err
 }

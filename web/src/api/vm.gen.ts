@@ -3289,6 +3289,8 @@ export interface components {
             id: string;
             /** @description Only in the answer that creates it */
             secret?: string;
+            /** @description Only events of VMs with one of these tags; absent or empty: of all */
+            tags: string[];
             /** @description Whose events; absent: those of all tenants */
             tenant?: string;
             /** Format: date-time */
@@ -3311,6 +3313,8 @@ export interface components {
             description?: string;
             enabled?: boolean;
             events?: components["schemas"]["WebhookEvent"][];
+            /** @description Only events of VMs with one of these tags; absent or empty: of all */
+            tags?: string[];
             url?: string;
         };
         WebhookDelivery: {
@@ -3340,17 +3344,19 @@ export interface components {
             /** @default true */
             enabled: boolean;
             events: components["schemas"]["WebhookEvent"][];
-            /** @description Signs the requests of generic ones: `whsec_` and base64 of 24 to 64 bytes; absent: one is made */
+            /** @description Of generic ones, it signs the requests: `whsec_` and base64 of 24 to 64 bytes; absent: one is made. The token of an application of Gotify, or the password of the mail server's user */
             secret?: string;
+            /** @description Only events of VMs with one of these tags; absent or empty: of all */
+            tags?: string[];
             /** @description For admins without a tenant: whose events; absent: those of all tenants */
             tenant?: string;
-            /** @description http or https, outside of the network unless `allow-private-targets` is set */
+            /** @description http or https; for mail `smtp://USER@HOST?from=ADDRESS&to=ADDRESS` (STARTTLS) or `smtps://`. Outside of the network unless `allow-private-targets` is set */
             url: string;
         };
         /** @description A webhook, or a URL */
         WebhookTest: {
             delivery_type?: components["schemas"]["WebhookType"];
-            /** @description With url: signs the request; absent: it is not signed */
+            /** @description With url: signs the request, or is the token or the password. Absent: the request is not signed */
             secret?: string;
             url?: string;
             webhook_id?: string;
@@ -3360,16 +3366,16 @@ export interface components {
             duration_ms: number;
             /** @description Why it has failed */
             error: string;
-            /** @description Absent: no answer */
+            /** @description Of the answer; 250: the mail server took the message. Absent: no answer */
             http_status?: number;
             /** @enum {string} */
             status: "delivered" | "failed";
         };
         /**
-         * @description How requests look: signed JSON, or a message to a chat, which holds the text only
+         * @description How events are sent: as signed JSON, as a message to a chat or a Gotify server, or by mail. Messages hold the text only
          * @enum {string}
          */
-        WebhookType: "generic" | "slack" | "discord";
+        WebhookType: "generic" | "slack" | "discord" | "gotify" | "email";
     };
     responses: {
         /** @description The state does not allow it, or a job is changing the VM; the message says which */

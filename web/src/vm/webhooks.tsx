@@ -24,6 +24,7 @@ const columns: readonly Column<Webhook>[] = [
   { id: 'state', header: 'State', cell: (w) => (w.enabled ? <Status tone="ok">enabled</Status> : <Status tone="warn" icon="ban">disabled</Status>), text: (w) => (w.enabled ? 'enabled' : 'disabled') },
   { id: 'type', header: 'Type', cell: (w) => w.delivery_type, sort: (w) => w.delivery_type },
   { id: 'events', header: 'Events', cell: (w) => w.events.join(', '), text: (w) => w.events.join(' ') },
+  { id: 'tags', header: 'Tags', cell: (w) => w.tags.join(', '), text: (w) => w.tags.join(' '), hidden: true },
   { id: 'tenant', header: 'Of', cell: (w) => w.tenant ?? 'all tenants', sort: (w) => w.tenant ?? '' },
   { id: 'description', header: 'Description', cell: (w) => w.description || w.disabled_reason, text: (w) => `${w.description} ${w.disabled_reason ?? ''}` },
   { id: 'created', header: 'Added', cell: (w) => <Time at={w.created} />, sort: (w) => w.created, text: () => '', hidden: true },
@@ -76,7 +77,7 @@ export function Webhooks() {
     </button>
   );
   return (
-    <Page title="Webhooks" lead="Events of VMs and backups, sent to URLs and chats." actions={add}>
+    <Page title="Webhooks" lead="Events of VMs and backups, sent to URLs, chats and by mail." actions={add}>
       <Card flush>
         <Table
           label="Webhooks"
@@ -100,8 +101,10 @@ export function Webhooks() {
           schema={schemas.CreateWebhook}
           fields={[
             { name: 'url', label: 'URL', placeholder: 'https://example.com/hook' },
-            { name: 'delivery_type', label: 'Type', options: [{ value: 'generic', label: 'Signed JSON' }, { value: 'slack', label: 'Slack' }, { value: 'discord', label: 'Discord' }], hint: 'Chats get the text only' },
+            { name: 'delivery_type', label: 'Type', options: [{ value: 'generic', label: 'Signed JSON' }, { value: 'slack', label: 'Slack' }, { value: 'discord', label: 'Discord' }, { value: 'gotify', label: 'Gotify' }, { value: 'email', label: 'Mail' }], hint: 'Chats and mails get the text only. Mail takes smtp://USER@HOST?from=ADDRESS&to=ADDRESS' },
             { name: 'events', label: 'Events', kind: 'several', options: events },
+            { name: 'tags', label: 'Tags', hint: 'One a line. Only events of VMs with one of them' },
+            { name: 'secret', label: 'Secret', kind: 'password', hint: 'The token of Gotify, or the password of the mail server’s user. Signed JSON gets one when empty' },
             { name: 'description', label: 'Description' },
             ...(seesAll ? [{ name: 'tenant', label: 'Tenant', hint: 'Events of all tenants, when empty' }] : []),
           ]}
@@ -123,6 +126,7 @@ export function Webhooks() {
           fields={[
             { name: 'url', label: 'URL' },
             { name: 'events', label: 'Events', kind: 'several', options: events },
+            { name: 'tags', label: 'Tags', hint: 'One a line. Only events of VMs with one of them', keepEmpty: true },
             { name: 'description', label: 'Description', keepEmpty: true },
           ]}
           values={open.hook}
