@@ -29,6 +29,10 @@ test_packages() {
 	need openssl "certificates, seen by another program" command -v openssl
 	need e2fsprogs "full disks" sh -c 'command -v mkfs.ext4 || ls /sbin/mkfs.ext4'
 	need mount "full disks" command -v mount
+	need xfsprogs "file systems in backups" sh -c 'command -v mkfs.xfs || ls /sbin/mkfs.xfs'
+	need btrfs-progs "file systems in backups" sh -c 'command -v mkfs.btrfs || ls /sbin/mkfs.btrfs'
+	need dosfstools "file systems in backups" sh -c 'command -v mkfs.vfat || ls /sbin/mkfs.vfat'
+	need fdisk "partitions in backups" sh -c 'command -v sfdisk || ls /sbin/sfdisk'
 	need iproute2 "network namespaces" command -v ip
 	need chromium "the consoles in a browser" command -v chromium
 	need podman "deployments" command -v podman

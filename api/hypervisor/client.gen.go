@@ -754,6 +754,11 @@ func (c *Client) ResumeVMWithBody(ctx context.Context, id VMID, contentType stri
 	return c.Send(ctx, rest.To("POST", "/v1/vms/{id}/resume").Path("id", id).Body(contentType, body), editors)
 }
 
+// ServeDisk A WebSocket on which the caller serves the VM's `served_disk`
+func (c *Client) ServeDisk(ctx context.Context, id VMID, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/v1/vms/{id}/served-disk").Path("id", id), editors)
+}
+
 // ListSnapshots The snapshots of a VM, oldest first
 func (c *Client) ListSnapshots(ctx context.Context, id VMID, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("GET", "/v1/vms/{id}/snapshots").Path("id", id), editors)

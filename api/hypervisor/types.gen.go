@@ -868,7 +868,10 @@ type FleetVM struct {
 	Pid *int `json:"pid,omitempty"`
 
 	// Running What the VM's process has. Left out unless fields are pending
-	Running     *Hardware     `json:"running,omitempty"`
+	Running *Hardware `json:"running,omitempty"`
+
+	// ServedDisk It has a disk that a client serves
+	ServedDisk  *bool         `json:"served_disk,omitempty"`
 	StartedAt   *time.Time    `json:"started_at,omitempty"`
 	StartedWith *StartOptions `json:"started_with,omitempty"`
 	State       State         `json:"state"`
@@ -912,6 +915,9 @@ type FleetVMSpec struct {
 	// Node Make it there, even if that host is cordoned
 	Node         *string `json:"node,omitempty"`
 	NodeSelector *Labels `json:"node_selector,omitempty"`
+
+	// ServedDisk The VM has another disk, which a client serves; see `/v1/vms/{id}/served-disk`. Backend `qemu` only
+	ServedDisk *bool `json:"served_disk,omitempty"`
 
 	// Start Start it when it is made
 	Start   *bool               `json:"start,omitempty"`
@@ -1646,7 +1652,10 @@ type VM struct {
 	Pid *int `json:"pid,omitempty"`
 
 	// Running What the VM's process has. Left out unless fields are pending
-	Running     *Hardware     `json:"running,omitempty"`
+	Running *Hardware `json:"running,omitempty"`
+
+	// ServedDisk It has a disk that a client serves
+	ServedDisk  *bool         `json:"served_disk,omitempty"`
 	StartedAt   *time.Time    `json:"started_at,omitempty"`
 	StartedWith *StartOptions `json:"started_with,omitempty"`
 	State       State         `json:"state"`
@@ -1747,6 +1756,9 @@ type VMSpec struct {
 	// Name Unique within its tenant
 	Name    string   `json:"name"`
 	Network *Network `json:"network,omitempty"`
+
+	// ServedDisk The VM has another disk, which a client serves; see `/v1/vms/{id}/served-disk`. Backend `qemu` only
+	ServedDisk *bool `json:"served_disk,omitempty"`
 
 	// Start Start it when it is made
 	Start   *bool          `json:"start,omitempty"`

@@ -6,16 +6,25 @@
 //	mainstay-guest          serve the virtio-serial port or vsock, until a signal
 //	mainstay-guest init     run as the first process of a sandbox: keep an agent running, reap
 //	mainstay-guest relay    connect standard input and output to the agent of a sandbox
+//
+// In a guest that was made to look into disks of other machines (package volumes), these write JSON:
+//
+//	mainstay-guest volumes                      find file systems, and mount them read-only
+//	mainstay-guest files VOLUME PATH [AFTER]    the entries of a folder, after a name
+//	mainstay-guest resolve VOLUME PATH          where a file is, without links
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -23,6 +32,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest/agent"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/guest/volumes"
 )
 
 // version is set by the linker.
@@ -37,8 +47,12 @@ func main() {
 	defer stop()
 	log := slog.New(slog.NewTextHandler(logTo(*kmsg), nil))
 	if flag.NArg() > 0 {
-		if err := command(ctx, flag.Args(), *secret); err != nil {
-			log.Error(flag.Arg(0), "error", err)
+		err := command(ctx, flag.Args(), *secret)
+		if errors.Is(err, volumes.ErrNotFound) {
+			os.Exit(exitNotFound)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		return
@@ -58,6 +72,9 @@ func main() {
 	}
 }
 
+// exitNotFound is the exit code for a path that does not exist on a volume.
+const exitNotFound = 4
+
 // sandboxSocket is the socket of a sandbox's agent, used by relays.
 const sandboxSocket = "/run/mainstay-guest/agent.sock"
 
@@ -71,7 +88,25 @@ func command(ctx context.Context, words []string, secret string) error {
 	case "relay":
 		return agent.Relay(ctx, sandboxSocket, os.Stdin, os.Stdout)
 	}
-	return errors.New("the commands are init and relay")
+	out, err := inspect(words)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(out)
+}
+
+// inspect runs a command that looks into disks, and returns what it found.
+func inspect(words []string) (any, error) {
+	words = append(words, make([]string, 3)...)
+	switch words[0] {
+	case "volumes":
+		return volumes.Guest.Open()
+	case "files":
+		return volumes.Guest.Files(words[1], filepath.Join("/", words[2]), words[3])
+	case "resolve":
+		return volumes.Guest.Resolve(words[1], words[2])
+	}
+	return nil, errors.New("the commands are init, relay, volumes, files and resolve")
 }
 
 // logTo returns where the log goes. On the console, where somebody may be at a prompt, it would be in the

@@ -187,6 +187,10 @@ func takeTour(tr *tour) {
 	tr.await(screen.Id, "running")
 	ticket = contracttest.As[hypervisorapi.Ticket](tr.call("POST", "/v1/vms/"+screen.Id+"/tickets", adminToken, nil).Want(201))
 	tr.dial("/v1/vms/"+screen.Id+"/vnc?ticket="+ticket.Ticket).Close(websocket.StatusNormalClosure, "")
+	reads := contracttest.As[hypervisorapi.VM](
+		tr.call("POST", "/v1/vms", adminToken, object{"name": "reads", "image": "demo", "served_disk": true}).Want(201),
+	)
+	tr.dialAs(adminToken, "/v1/vms/"+reads.Id+"/served-disk").Close(websocket.StatusNormalClosure, "")
 	tr.ok("RestartVM", vm+"/restart", object{"force": true}, 200)
 	tr.ok("ResetVM", vm+"/reset", nil, 200)
 	tr.ok("StopVM", vm+"/stop", object{"grace_seconds": 20}, 200)

@@ -48,7 +48,7 @@ var arrows = map[string]string{
 	"caller": "", "vm": "", "admission": "", "placement": "",
 	"accel": "", "cgroup": "", "image": "", "nbd": "", "netpolicy": "", "network": "netpolicy", "qmp": "", "seed": "",
 	"demo": "", "demo/demotest": "demo",
-	"guest": "guest/wire", "guest/agent": "guest/wire", "guest/wire": "",
+	"guest": "guest/wire", "guest/agent": "guest/wire", "guest/wire": "", "guest/volumes": "",
 	"backend": "", "configfile": "backend", "storage": "backend", "storage/cephtest": "",
 	"backend/cloudhypervisor": "backend backend/process backend/restsocket guest/agent",
 	"backend/firecracker":     "backend backend/restsocket guest/agent",

@@ -122,7 +122,7 @@ func (b *builder) fill(ctx context.Context, root string, k kernel) error {
 			return err
 		}
 	}
-	return k.copyModules(ctx, root)
+	return errors.Join(k.copyModules(ctx, root), k.copyFileSystems(ctx, root))
 }
 
 // pack packs a folder into an archive that the kernel can unpack.

@@ -4,6 +4,7 @@
 //	open.go      the storages, networks and control groups of this host
 //	paths.go     where a VM's files are, and the Spec that its backend gets
 //	make.go      the folder of a new VM and its boot files
+//	served.go    the socket on which a VM's process finds a disk that a client serves
 //	run.go       Equip and Confine when a VM starts; Strip and Clean afterwards
 //	base.go      disks that linked clones share
 //	proc_*.go    processes and devices as Linux reports them

@@ -103,6 +103,9 @@ func (h *Host) Spec(of *record.VM) *backend.Spec {
 		at := filepath.Join(h.Folder(r.ID), seedFile)
 		out.Disks = append(out.Disks, backend.Disk{ID: "seed", Target: at, Format: "raw", ReadOnly: true, CD: true})
 	}
+	if v.ServedDisk {
+		out.Disks = append(out.Disks, backend.Disk{ID: "served", Target: "nbd:unix:" + servedSocket, Format: "raw"})
+	}
 	if v.Network.Mode != record.NetworkNone {
 		out.NICs = []backend.NIC{{MAC: r.MAC, Tap: r.Tap}}
 		for _, f := range v.Network.Forwards {

@@ -166,6 +166,7 @@ func New(cfg Config, gate *Gate) (*API, error) {
 	hypervisorapi.Register(a.shell, hypervisorapi.BasePath, a, a.shell.Fail)
 	a.shell.Raw("GET /v1/vms/{id}/console", a.openConsole)
 	a.shell.Raw("GET /v1/vms/{id}/vnc", a.openScreen)
+	a.shell.Raw("GET /v1/vms/{id}/served-disk", a.serveDisk)
 	a.shell.Raw("GET /v1/operations/{operation}/events", a.watchOperation)
 	a.shell.Raw("GET /v1/events", a.watchVMs)
 	a.shell.Raw("GET /v1/flows", a.followFlows)

@@ -113,6 +113,18 @@ func (a *API) openScreen(w http.ResponseWriter, r *http.Request, _ caller.Caller
 	return a.serveChannel(w, r, &found, backend.ScreenChannel)
 }
 
+// serveDisk upgrades a request to a socket on which the caller serves a disk of the VM.
+func (a *API) serveDisk(w http.ResponseWriter, r *http.Request, _ caller.Caller) error {
+	if err := relay.CheckUpgrade(r); err != nil {
+		return err
+	}
+	stream, err := a.life.ServeDisk(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	return a.serve(w, r, stream, nil)
+}
+
 // serveChannel upgrades a request to a socket to a channel that only this caller uses.
 func (a *API) serveChannel(w http.ResponseWriter, r *http.Request, found *record.VM, channel backend.Channel) error {
 	instance, _ := a.machines.Get(found.ID).Process()

@@ -31,7 +31,7 @@ func (a *API) apiVM(r record.VM) hypervisorapi.VM {
 		Labels: r.Labels.V, Autostart: r.Autostart, Mac: r.MAC, Ips: r.IPs.V, CreatedAt: r.CreatedAt.Time,
 		StartedAt: r.StartedAt.Ptr(), ExpiresAt: r.ExpiresAt.Ptr(),
 		LastError: r.LastError, Generation: r.Generation, Agent: hypervisorapi.AgentState{Enabled: v.Agent},
-		PauseReason: some(hypervisorapi.PauseReason(r.PauseReason)),
+		PauseReason: some(hypervisorapi.PauseReason(r.PauseReason)), ServedDisk: some(v.ServedDisk),
 	}
 	if out.Ips == nil || !r.State.HasProcess() {
 		out.Ips = []string{}
@@ -130,6 +130,7 @@ func requestOf(b *hypervisorapi.VMSpec) plan.Request {
 			Image: value(b.Image), Kernel: value(b.Kernel), Initrd: value(b.Initrd), Firmware: value(b.Firmware),
 			KernelArgs: value(b.KernelArgs), TTLSeconds: value(b.TtlSeconds),
 			Storage: string(orElse(b.Storage, hypervisorapi.VMSpecStorageDir)), Agent: true,
+			ServedDisk: value(b.ServedDisk),
 		},
 	}
 	spec := &req.Spec

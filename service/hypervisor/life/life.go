@@ -3,6 +3,7 @@
 //
 //	create.go   from an admitted row to a stopped VM
 //	start.go    starts a VM's process and follows it
+//	serve.go    the stream to a disk that a client serves
 //	stop.go     asks a guest to shut down; kills processes
 //	pause.go    pauses and resumes processors; agrees with what the backend reports
 //	halt.go     VMs that their backend halts on its own

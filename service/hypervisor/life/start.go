@@ -29,6 +29,9 @@ func startable(_ context.Context, r *record.VM) error {
 func (l *Life) StartWith(ctx context.Context, id string, req plan.StartRequest) (record.VM, error) {
 	var out record.VM
 	err := l.machines.With(ctx, id, startable, func(ctx context.Context, m *machine.Machine, r record.VM) error {
+		if err := checkServed(m, &r); err != nil {
+			return err
+		}
 		start, err := l.plan.Start(ctx, &r, req)
 		if err != nil {
 			return err

@@ -6,6 +6,7 @@
 //	machine.go   one Machine
 //	with.go      With: exclusive access to a VM's resources on the host
 //	console.go   serial consoles
+//	served.go    whether a client serves the VM's disk
 //
 // # Invariants
 //

@@ -30,6 +30,7 @@ type Machine struct {
 	rotate   bool                    // the agent must get a new secret
 	console  *relay.Log              // nil: not opened since the process was started
 	changed  chan struct{}           // closed and replaced at every change
+	served   bool                    // a client serves its served disk
 }
 
 // New returns the machine of a VM without a process. Outside of Set it is only used in tests.

@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/caller"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest/wire"
@@ -64,9 +65,18 @@ func (p *Planner) check(ctx context.Context, req *Request) error {
 		return fault.InvalidField("initrd", "needs a kernel")
 	case spec.CloudInit.Hostname != "" && !seed.ValidHostname(spec.CloudInit.Hostname):
 		return fault.InvalidField("cloud_init.hostname", "is not a host name (RFC 1123)")
+	case spec.ServedDisk && req.Backend != backend.QEMU && req.Backend != backend.Auto:
+		return fault.InvalidField("served_disk", "takes the backend qemu")
+	case spec.ServedDisk && req.Start:
+		return fault.InvalidField("start", "must be false with served_disk: the disk has to be served before the VM starts")
+	case spec.ServedDisk && req.Autostart:
+		return fault.InvalidField("autostart", "must be false with served_disk: nobody serves the disk when the host starts")
 	case spec.Storage != storage.Dir && !p.host.HasStorage(spec.Storage):
 		return fault.InvalidField("storage",
 			"%s is not configured on this host; see storage in the daemon's document", spec.Storage)
+	}
+	if spec.ServedDisk {
+		req.Backend = backend.QEMU
 	}
 	if strings.ContainsFunc(spec.KernelArgs, unicode.IsControl) {
 		return fault.InvalidField("kernel_args", "must not contain control characters")

@@ -27,6 +27,7 @@ type Spec struct {
 	Agent      bool      `json:"agent"`
 	CloudInit  CloudInit `json:"cloud_init"`
 	Boot       Boot      `json:"boot"`
+	ServedDisk bool      `json:"served_disk,omitempty"` // it has a disk that a client serves
 }
 
 // Network is how a VM is connected.

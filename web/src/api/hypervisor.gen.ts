@@ -1362,6 +1362,31 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/vms/{id}/served-disk": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        /**
+         * A WebSocket on which the caller serves the VM's `served_disk`
+         * @description The caller is an NBD server with one export, without a name, which can be written to. The VM is its client: binary frames carry
+         *     NBD both ways. The socket must be open before the VM starts, and serves one process of the VM: open another one for the next
+         *     start. When it ends, what the guest reads and writes fails. One caller at a time can serve a VM's disk.
+         */
+        get: operations["ServeDisk"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/vms/{id}/snapshots": {
         parameters: {
             query?: never;
@@ -1876,6 +1901,8 @@ export interface components {
             /** @description Make it there, even if that host is cordoned */
             node?: string;
             node_selector?: components["schemas"]["Labels"];
+            /** @description The VM has another disk, which a client serves; see `/v1/vms/{id}/served-disk`. Backend `qemu` only */
+            served_disk?: boolean;
             /** @description Start it when it is made */
             start?: boolean;
             /**
@@ -2499,6 +2526,8 @@ export interface components {
             /** @description Of the VM's process while there is one */
             pid?: number;
             running?: components["schemas"]["Hardware"];
+            /** @description It has a disk that a client serves */
+            served_disk?: boolean;
             /** Format: date-time */
             started_at?: string;
             started_with?: components["schemas"]["StartOptions"];
@@ -2598,6 +2627,8 @@ export interface components {
             /** @description Unique within its tenant */
             name: string;
             network?: components["schemas"]["Network"];
+            /** @description The VM has another disk, which a client serves; see `/v1/vms/{id}/served-disk`. Backend `qemu` only */
+            served_disk?: boolean;
             /** @description Start it when it is made */
             start?: boolean;
             /**
@@ -5259,6 +5290,34 @@ export interface operations {
             429: components["responses"]["TooMany"];
             503: components["responses"]["Unavailable"];
             507: components["responses"]["Full"];
+        };
+    };
+    ServeDisk: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The socket */
+            101: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            426: components["responses"]["UpgradeRequired"];
+            429: components["responses"]["TooMany"];
         };
     };
     ListSnapshots: {
