@@ -159,7 +159,7 @@ func TestEveryOperationHasACommand(t *testing.T) {
 	t.Parallel()
 	reached := []string{
 		"OpenConsole", "OpenScreen", // sockets, which have tests of their own
-		"ServeDisk", // for services that read disks from elsewhere, such as VM management's backups
+		"ServeDisk",      // for services that read disks from elsewhere, such as VM management's backups
 		"WaitVM",         // by vm run, when a console has ended
 		"FollowFlows",    // a stream without end, which has a test of its own
 		"WatchVMs",       // a stream without end, which has a test of its own

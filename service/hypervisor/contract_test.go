@@ -60,7 +60,7 @@ func (tr *tour) ok(id, path string, body any, status int) answer {
 func TestEveryOperationIsExercisedRefusesStrangersAndIsAudited(t *testing.T) {
 	t.Parallel()
 	provider := newIssuer(t)
-	there := start(t, "", func(c *hypervisor.Config) { c.NodeName = "there" })
+	there := start(t, "", patient, func(c *hypervisor.Config) { c.NodeName = "there" })
 	road := newRoad(there)
 	there.join("there", road.url)
 	d := start(t, provider.document(), func(c *hypervisor.Config) {

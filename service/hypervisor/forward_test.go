@@ -30,6 +30,7 @@ func startFleet(t *testing.T) (registry, host *daemon, revoke func()) {
 	t.Helper()
 	reload := make(chan struct{})
 	registry = &daemon{T: t, cfg: settings(t, t.TempDir(), usualDocument)}
+	patient(&registry.cfg)
 	registry.deps = func(deps *hypervisor.Deps) {
 		deps.Log, deps.Reload = slog.New(slog.DiscardHandler), reload
 		deps.Settings = func() (hypervisor.Config, error) { return registry.cfg, nil }
@@ -47,7 +48,10 @@ func startFleet(t *testing.T) (registry, host *daemon, revoke func()) {
 	}
 }
 
-// join takes a host into the fleet.
+// patient makes a registry take a host that has reported once for healthy until the test ends.
+func patient(c *hypervisor.Config) { c.HeartbeatInterval = 10 * time.Minute }
+
+// join takes a host into the fleet. The registry should be patient.
 func (d *daemon) join(name, url string) {
 	d.Helper()
 	d.call("PUT", "/fleet/nodes/"+name+"/heartbeat", fleetToken, object{

@@ -126,7 +126,7 @@ type pair struct {
 func newPair(t *testing.T) *pair {
 	t.Helper()
 	need(t, "qemu-img", "qemu-system-x86_64")
-	registry := start(t, "")
+	registry := start(t, "", patient)
 	p := &pair{T: t, to: start(t, usualDocument, func(c *hypervisor.Config) { c.NodeName = "there" })}
 	p.road = newRoad(p.to)
 	p.from = start(t, usualDocument, func(c *hypervisor.Config) {
