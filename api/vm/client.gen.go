@@ -236,6 +236,37 @@ func (c *Client) GetBackup(ctx context.Context, id string, editors ...rest.Edito
 	return c.Send(ctx, rest.To("GET", "/api/backups/{id}").Path("id", id), editors)
 }
 
+// GetBackupFile A file of a backup; links are followed within the volume
+func (c *Client) GetBackupFile(ctx context.Context, id string, params *GetBackupFileParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/api/backups/{id}/files/content").Path("id", id)
+	if params != nil {
+		out.Query("volume", params.Volume)
+		out.Query("path", params.Path)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// ListBackupFiles What a folder of a backup holds, by name; at most 500 entries
+func (c *Client) ListBackupFiles(ctx context.Context, id string, params *ListBackupFilesParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/api/backups/{id}/files/list").Path("id", id)
+	if params != nil {
+		out.Query("volume", params.Volume)
+		out.Query("path", params.Path)
+		out.Query("after", params.After)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// CloseBackupVolumes Close a backup that was opened, before its time is over
+func (c *Client) CloseBackupVolumes(ctx context.Context, id string, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("DELETE", "/api/backups/{id}/files/volumes").Path("id", id), editors)
+}
+
+// OpenBackupVolumes The volumes of a backup, whose files can be looked at
+func (c *Client) OpenBackupVolumes(ctx context.Context, id string, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/api/backups/{id}/files/volumes").Path("id", id), editors)
+}
+
 // ProtectBackup Keep a backup from being removed until a time, also by admins; this cannot be taken back
 func (c *Client) ProtectBackup(ctx context.Context, id string, body ProtectBackupJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("POST", "/api/backups/{id}/protect").Path("id", id).JSON("application/json", body), editors)

@@ -66,6 +66,18 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 	mux.HandleFunc("GET "+base+"/api/backups/{id}", rest.Serve(fail, func(in *rest.Input, q *GetBackupRequestObject) {
 		in.Path("id", &q.Id)
 	}, s.GetBackup, GetBackupResponseObject.VisitGetBackupResponse))
+	mux.HandleFunc("GET "+base+"/api/backups/{id}/files/list", rest.Serve(fail, func(in *rest.Input, q *ListBackupFilesRequestObject) {
+		in.Path("id", &q.Id)
+		in.Query("volume", true, &q.Params.Volume)
+		in.Query("path", false, &q.Params.Path)
+		in.Query("after", false, &q.Params.After)
+	}, s.ListBackupFiles, ListBackupFilesResponseObject.VisitListBackupFilesResponse))
+	mux.HandleFunc("DELETE "+base+"/api/backups/{id}/files/volumes", rest.Serve(fail, func(in *rest.Input, q *CloseBackupVolumesRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.CloseBackupVolumes, CloseBackupVolumesResponseObject.VisitCloseBackupVolumesResponse))
+	mux.HandleFunc("GET "+base+"/api/backups/{id}/files/volumes", rest.Serve(fail, func(in *rest.Input, q *OpenBackupVolumesRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.OpenBackupVolumes, OpenBackupVolumesResponseObject.VisitOpenBackupVolumesResponse))
 	mux.HandleFunc("POST "+base+"/api/backups/{id}/protect", rest.Serve(fail, func(in *rest.Input, q *ProtectBackupRequestObject) {
 		in.Path("id", &q.Id)
 		q.Body = rest.JSON[ProtectBackupJSONRequestBody](in, true)
@@ -788,6 +800,56 @@ type GetBackupResponseObject interface {
 type GetBackup200JSONResponse Backup
 
 func (r GetBackup200JSONResponse) VisitGetBackupResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ListBackupFilesRequestObject is a request of ListBackupFiles.
+type ListBackupFilesRequestObject struct {
+	Id     string
+	Params ListBackupFilesParams
+}
+
+// ListBackupFilesResponseObject is an answer of ListBackupFiles.
+type ListBackupFilesResponseObject interface {
+	VisitListBackupFilesResponse(w http.ResponseWriter) error
+}
+
+type ListBackupFiles200JSONResponse BackupFiles
+
+func (r ListBackupFiles200JSONResponse) VisitListBackupFilesResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// CloseBackupVolumesRequestObject is a request of CloseBackupVolumes.
+type CloseBackupVolumesRequestObject struct {
+	Id string
+}
+
+// CloseBackupVolumesResponseObject is an answer of CloseBackupVolumes.
+type CloseBackupVolumesResponseObject interface {
+	VisitCloseBackupVolumesResponse(w http.ResponseWriter) error
+}
+
+type CloseBackupVolumes204Response struct {
+}
+
+func (r CloseBackupVolumes204Response) VisitCloseBackupVolumesResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
+}
+
+// OpenBackupVolumesRequestObject is a request of OpenBackupVolumes.
+type OpenBackupVolumesRequestObject struct {
+	Id string
+}
+
+// OpenBackupVolumesResponseObject is an answer of OpenBackupVolumes.
+type OpenBackupVolumesResponseObject interface {
+	VisitOpenBackupVolumesResponse(w http.ResponseWriter) error
+}
+
+type OpenBackupVolumes200JSONResponse []BackupVolume
+
+func (r OpenBackupVolumes200JSONResponse) VisitOpenBackupVolumesResponse(w http.ResponseWriter) error {
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
@@ -2247,6 +2309,15 @@ type Server interface {
 	// GetBackup One backup
 	// (GET /api/backups/{id})
 	GetBackup(context.Context, GetBackupRequestObject) (GetBackupResponseObject, error)
+	// ListBackupFiles What a folder of a backup holds, by name; at most 500 entries
+	// (GET /api/backups/{id}/files/list)
+	ListBackupFiles(context.Context, ListBackupFilesRequestObject) (ListBackupFilesResponseObject, error)
+	// CloseBackupVolumes Close a backup that was opened, before its time is over
+	// (DELETE /api/backups/{id}/files/volumes)
+	CloseBackupVolumes(context.Context, CloseBackupVolumesRequestObject) (CloseBackupVolumesResponseObject, error)
+	// OpenBackupVolumes The volumes of a backup, whose files can be looked at
+	// (GET /api/backups/{id}/files/volumes)
+	OpenBackupVolumes(context.Context, OpenBackupVolumesRequestObject) (OpenBackupVolumesResponseObject, error)
 	// ProtectBackup Keep a backup from being removed until a time, also by admins; this cannot be taken back
 	// (POST /api/backups/{id}/protect)
 	ProtectBackup(context.Context, ProtectBackupRequestObject) (ProtectBackupResponseObject, error)

@@ -36,6 +36,30 @@ func (e BackupStatus) Valid() bool {
 	}
 }
 
+// Defines values for BackupFileType.
+const (
+	BackupFileTypeFile   BackupFileType = "file"
+	BackupFileTypeFolder BackupFileType = "folder"
+	BackupFileTypeLink   BackupFileType = "link"
+	BackupFileTypeOther  BackupFileType = "other"
+)
+
+// Valid indicates whether the value is a known member of the BackupFileType enum.
+func (e BackupFileType) Valid() bool {
+	switch e {
+	case BackupFileTypeFile:
+		return true
+	case BackupFileTypeFolder:
+		return true
+	case BackupFileTypeLink:
+		return true
+	case BackupFileTypeOther:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for BackupJobOperation.
 const (
 	BackupJobOperationBackup  BackupJobOperation = "backup"
@@ -1280,6 +1304,36 @@ type Backup struct {
 // BackupStatus defines model for Backup.Status.
 type BackupStatus string
 
+// BackupFile defines model for BackupFile.
+type BackupFile struct {
+	Gid int64 `json:"gid"`
+
+	// Mode Such as `-rw-r--r--`
+	Mode      string    `json:"mode"`
+	Modified  time.Time `json:"modified"`
+	Name      string    `json:"name"`
+	SizeBytes int64     `json:"size_bytes"`
+
+	// Target Of a link
+	Target *string        `json:"target,omitempty"`
+	Type   BackupFileType `json:"type"`
+	Uid    int64          `json:"uid"`
+}
+
+// BackupFileType defines model for BackupFile.Type.
+type BackupFileType string
+
+// BackupFiles defines model for BackupFiles.
+type BackupFiles struct {
+	Entries []BackupFile `json:"entries"`
+
+	// More There are entries after these
+	More bool `json:"more"`
+
+	// Skipped Entries of the folder that are left out, since their names are not UTF-8
+	Skipped int `json:"skipped"`
+}
+
 // BackupJob defines model for BackupJob.
 type BackupJob struct {
 	BackupId string    `json:"backup_id"`
@@ -1422,6 +1476,22 @@ type BackupStats struct {
 
 // BackupType defines model for BackupType.
 type BackupType string
+
+// BackupVolume defines model for BackupVolume.
+type BackupVolume struct {
+	// Error Why its files cannot be read; empty when they can
+	Error string `json:"error"`
+
+	// Kind Such as `ext4`, `swap` or `luks`; empty when it is not known
+	Kind string `json:"kind"`
+
+	// Label Of the file system; empty when it has none
+	Label string `json:"label"`
+
+	// Name As other requests name it, such as `vdb1`
+	Name      string `json:"name"`
+	SizeBytes int64  `json:"size_bytes"`
+}
 
 // BindMount defines model for BindMount.
 type BindMount struct {
@@ -2939,6 +3009,9 @@ type Username = string
 // VMName defines model for VMName.
 type VMName = string
 
+// VolumeName defines model for VolumeName.
+type VolumeName = string
+
 // WebhookID defines model for WebhookID.
 type WebhookID = string
 
@@ -3024,6 +3097,27 @@ type ListBackupJobsParams struct {
 
 	// Cursor Where the page begins, from the `Link` header
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// GetBackupFileParams defines parameters for GetBackupFile.
+type GetBackupFileParams struct {
+	// Volume A volume of the backup, such as `vdb1`
+	Volume VolumeName `form:"volume" json:"volume"`
+
+	// Path From the root of the volume
+	Path string `form:"path" json:"path"`
+}
+
+// ListBackupFilesParams defines parameters for ListBackupFiles.
+type ListBackupFilesParams struct {
+	// Volume A volume of the backup, such as `vdb1`
+	Volume VolumeName `form:"volume" json:"volume"`
+
+	// Path Of the folder, from the root of the volume
+	Path *string `form:"path,omitempty" json:"path,omitempty"`
+
+	// After Only entries whose names come after this one
+	After *string `form:"after,omitempty" json:"after,omitempty"`
 }
 
 // ListInvoicesParams defines parameters for ListInvoices.

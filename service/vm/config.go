@@ -43,6 +43,7 @@ type Config struct {
 	BackupSecretKey  string `key:"backup-secret-key" secret:"true" help:"Secret key of the bucket."`
 	BackupRegion     string `key:"backup-region" default:"us-east-1" help:"Region of the bucket."`
 	BackupCA         string `key:"backup-ca" help:"Certificate file of authorities that the bucket's service is verified with, instead of the host's."`
+	HelperImage      string `key:"helper-image" default:"demo" help:"Image in the hypervisor daemon's catalog whose VMs read the files in backups; 'mainstay image build-demo' makes it."`
 
 	ImageFolder          string        `key:"image-folder" help:"Folder in which images are made, which all accounts can reach. Default: a folder of this service in /var/tmp."`
 	ImageBuilds          int           `key:"image-builds" default:"1" min:"1" max:"16" help:"How many images are built at once. Four others are downloaded or imported beside them."`

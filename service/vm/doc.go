@@ -14,6 +14,8 @@
 //	image/       what VMs are made of: built, downloaded, imported
 //	snapshot/    snapshots and their tree
 //	backup/      backups, their policies, restores
+//	browse/      files in backups
+//	nbd/         serves a disk to a VM
 //	repository/  where backups are kept: encrypted, deduplicated, in a folder or a bucket
 //	notify/      events for webhooks
 //	billing/     what VMs use, prices, invoices

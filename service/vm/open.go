@@ -18,6 +18,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/service/vm/backup"
 	"github.com/mainstay-infra/mainstay/service/vm/billing"
+	"github.com/mainstay-infra/mainstay/service/vm/browse"
 	"github.com/mainstay-infra/mainstay/service/vm/caller"
 	"github.com/mainstay-infra/mainstay/service/vm/compliance"
 	"github.com/mainstay-infra/mainstay/service/vm/dataplane"
@@ -101,6 +102,9 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 		return err
 	}
 	s.cfg.BackupPassphrase, s.cfg.BackupSecretKey = "", ""
+	s.browser = browse.New(browse.Config{
+		Store: s.store, Driver: s.driver, Backups: s.backups, Image: s.cfg.HelperImage, Ending: s.ending, Log: s.log, Now: s.now,
+	})
 	s.scanner = compliance.New(compliance.Config{
 		Store: s.store, Driver: s.driver, Jobs: s.jobs, Network: s.dataplane.Effective, Log: s.log, Now: s.now,
 	})
@@ -115,6 +119,7 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 		Ping:     func(ctx context.Context) (string, error) { return s.db.Engine().String(), s.db.Ping(ctx) },
 		Identity: s.identity, Store: s.store, Jobs: s.jobs, Driver: s.driver, Life: s.life, Snapshots: s.snapshots,
 		Backups:   s.backups,
+		Browser:   s.browser,
 		Dataplane: s.dataplane,
 		Notifier:  s.notifier,
 		Scanner:   s.scanner,

@@ -22,6 +22,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/service/vm/backup"
 	"github.com/mainstay-infra/mainstay/service/vm/billing"
+	"github.com/mainstay-infra/mainstay/service/vm/browse"
 	"github.com/mainstay-infra/mainstay/service/vm/compliance"
 	"github.com/mainstay-infra/mainstay/service/vm/dataplane"
 	"github.com/mainstay-infra/mainstay/service/vm/driver"
@@ -63,6 +64,7 @@ type Service struct {
 	life      *life.Life
 	snapshots *snapshot.Manager
 	backups   *backup.Manager
+	browser   *browse.Manager
 	watch     *watch.Watcher
 	dataplane *dataplane.Dataplane
 	notifier  *notify.Notifier
@@ -114,6 +116,7 @@ func (s *Service) Token(ctx context.Context, username, password string) (string,
 // Close closes what New opened. Run must have returned.
 func (s *Service) Close() error {
 	s.end()
+	s.browser.Shut()
 	s.driver.Close()
 	return s.db.Close()
 }
@@ -139,6 +142,7 @@ func (s *Service) Run(ctx context.Context) error {
 		{Name: "compare network policies", Interval: s.cfg.CompareInterval, Run: s.dataplane.Compare},
 		{Name: "remove unfinished snapshots", Interval: time.Minute, Run: s.snapshots.Sweep},
 		{Name: "backup policies", Interval: 30 * time.Second, Run: s.backups.RunPolicies},
+		{Name: "close backups that nobody reads", Interval: time.Minute, Run: s.browser.Tidy},
 		{Name: "remove expired backups", Interval: time.Minute, Run: s.backups.Expire},
 		{Name: "free room in the backup repository", Interval: time.Hour, Run: s.backups.Prune},
 		{Name: "count usage", Interval: s.cfg.CompareInterval, Run: s.billing.Measure},

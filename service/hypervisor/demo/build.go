@@ -44,7 +44,7 @@ var commands = []string{
 	"sh", "mount", "umount", "insmod", "mkdir", "cat", "echo", "ls", "ln", "cp", "mv", "rm", "chmod", "printf",
 	"sleep", "hostname", "ip", "udhcpc", "ping", "acpid", "setsid", "poweroff", "reboot", "ps", "top", "dmesg",
 	"df", "free", "grep", "sed", "awk", "head", "tail", "wc", "sha256sum", "dd", "vi", "wget", "nc", "sync",
-	"uname", "kill", "env", "id", "date", "stat", "find", "mknod", "mkfs.ext2",
+	"uname", "kill", "env", "id", "date", "stat", "find", "mknod",
 }
 
 // Build builds the guest. Existing files for the same kernel are replaced.

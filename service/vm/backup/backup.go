@@ -223,7 +223,7 @@ func (m *Manager) Protect(ctx context.Context, id string, until time.Time) (reco
 	if err := repo.Protect(ctx, owner(b.Tenant), rid, until); err != nil {
 		return b, err
 	}
-	if err := m.store.NoteBackup(ctx, "backup.protect", &b); err != nil {
+	if err := m.store.NoteBackup(ctx, "backup.protect", &b, ""); err != nil {
 		return b, err
 	}
 	return m.store.ChangeBackup(context.WithoutCancel(ctx), id, "", func(b *record.Backup) error {

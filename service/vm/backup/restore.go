@@ -3,6 +3,7 @@ package backup
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -124,6 +125,28 @@ func (m *Manager) view(ctx context.Context, b *record.Backup) (*repository.View,
 		return nil, s, fault.Wrap(fault.Internal, err, "the settings in the backup cannot be read")
 	}
 	return v, s, nil
+}
+
+// Disk is the disk of a VM in a backup. It is safe for concurrent use, and must be closed.
+type Disk struct {
+	*repository.Reader
+	view *repository.View
+}
+
+// Close frees what the disk holds.
+func (d *Disk) Close() error { return d.view.Close() }
+
+// OpenDisk opens the disk of a backup for reading.
+func (m *Manager) OpenDisk(ctx context.Context, b *record.Backup) (*Disk, error) {
+	v, _, err := m.view(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	r, err := v.Item(systemDisk)
+	if err != nil {
+		return nil, errors.Join(err, v.Close())
+	}
+	return &Disk{r, v}, nil
 }
 
 // restore is the job vm.restore.

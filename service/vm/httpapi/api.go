@@ -19,6 +19,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/vm/backup"
 	"github.com/mainstay-infra/mainstay/service/vm/billing"
+	"github.com/mainstay-infra/mainstay/service/vm/browse"
 	"github.com/mainstay-infra/mainstay/service/vm/caller"
 	"github.com/mainstay-infra/mainstay/service/vm/compliance"
 	"github.com/mainstay-infra/mainstay/service/vm/dataplane"
@@ -57,6 +58,7 @@ type Config struct {
 	Life      *life.Life
 	Snapshots *snapshot.Manager
 	Backups   *backup.Manager
+	Browser   *browse.Manager
 	Dataplane *dataplane.Dataplane
 	Notifier  *notify.Notifier
 	Scanner   *compliance.Scanner
@@ -76,6 +78,7 @@ type API struct {
 	life      *life.Life
 	snapshots *snapshot.Manager
 	backups   *backup.Manager
+	browser   *browse.Manager
 	identity  *identity.Service
 	dataplane *dataplane.Dataplane
 	notifier  *notify.Notifier
@@ -98,7 +101,7 @@ const maxBody = 1 << 20
 func New(cfg Config) (*API, error) {
 	a := &API{
 		cfg: cfg, store: cfg.Store, jobs: cfg.Jobs, driver: cfg.Driver, life: cfg.Life,
-		snapshots: cfg.Snapshots, backups: cfg.Backups,
+		snapshots: cfg.Snapshots, backups: cfg.Backups, browser: cfg.Browser,
 		identity: cfg.Identity, dataplane: cfg.Dataplane, notifier: cfg.Notifier, scanner: cfg.Scanner,
 		billing: cfg.Billing, images: cfg.Images,
 	}
@@ -134,6 +137,7 @@ func New(cfg Config) (*API, error) {
 	}
 	vmapi.Register(a.shell, vmapi.BasePath, a, a.fail)
 	a.shell.Raw("POST /api/auth/logout", a.logout)
+	a.shell.Raw("GET /api/backups/{id}/files/content", a.backupFile)
 	a.shell.Raw("GET /api/jobs/{job}/events", a.watchJob)
 	a.shell.Raw("GET /api/dataplane/observe", a.observe)
 	a.shell.Raw("PUT /api/billing/pricing", a.setPricing)

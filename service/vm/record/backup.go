@@ -180,10 +180,12 @@ func saveBackup(ctx context.Context, tx *db.Tx, b *Backup) error {
 	return err
 }
 
-// NoteBackup writes the audit entry of something that is done with a backup.
-func (s *Store) NoteBackup(ctx context.Context, action string, b *Backup) error {
+// NoteBackup writes the audit entry of something that is done with a backup. detail is JSON, or empty.
+func (s *Store) NoteBackup(ctx context.Context, action string, b *Backup, detail string) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
-		return s.note(ctx, tx, audit.Entry{Action: action, Target: b.ID, Tenant: b.Tenant, Message: b.VMName})
+		return s.note(ctx, tx, audit.Entry{
+			Action: action, Target: b.ID, Tenant: b.Tenant, Message: b.VMName, Detail: detail,
+		})
 	})
 }
 

@@ -215,6 +215,71 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/backups/{id}/files/content": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A backup's id */
+                id: string;
+            };
+            cookie?: never;
+        };
+        /** A file of a backup; links are followed within the volume */
+        get: operations["GetBackupFile"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/backups/{id}/files/list": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A backup's id */
+                id: string;
+            };
+            cookie?: never;
+        };
+        /** What a folder of a backup holds, by name; at most 500 entries */
+        get: operations["ListBackupFiles"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/backups/{id}/files/volumes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A backup's id */
+                id: string;
+            };
+            cookie?: never;
+        };
+        /**
+         * The volumes of a backup, whose files can be looked at
+         * @description The first request opens the backup: a helper VM boots, without a network, and mounts what it can, which takes some seconds. It is
+         *     removed after five minutes without requests. A tenant may have two backups open, and each replica of the service four in all.
+         */
+        get: operations["OpenBackupVolumes"];
+        put?: never;
+        post?: never;
+        /** Close a backup that was opened, before its time is over */
+        delete: operations["CloseBackupVolumes"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/backups/{id}/protect": {
         parameters: {
             query?: never;
@@ -1983,6 +2048,30 @@ export interface components {
             /** @description When the backup was made */
             vm_name: string;
         };
+        BackupFile: {
+            /** Format: int64 */
+            gid: number;
+            /** @description Such as `-rw-r--r--` */
+            mode: string;
+            /** Format: date-time */
+            modified: string;
+            name: string;
+            /** Format: int64 */
+            size_bytes: number;
+            /** @description Of a link */
+            target?: string;
+            /** @enum {string} */
+            type: "file" | "folder" | "link" | "other";
+            /** Format: int64 */
+            uid: number;
+        };
+        BackupFiles: {
+            entries: components["schemas"]["BackupFile"][];
+            /** @description There are entries after these */
+            more: boolean;
+            /** @description Entries of the folder that are left out, since their names are not UTF-8 */
+            skipped: number;
+        };
         BackupJob: {
             backup_id: string;
             /** Format: date-time */
@@ -2114,6 +2203,18 @@ export interface components {
         };
         /** @enum {string} */
         BackupType: "full" | "incremental";
+        BackupVolume: {
+            /** @description Why its files cannot be read; empty when they can */
+            error: string;
+            /** @description Such as `ext4`, `swap` or `luks`; empty when it is not known */
+            kind: string;
+            /** @description Of the file system; empty when it has none */
+            label: string;
+            /** @description As other requests name it, such as `vdb1` */
+            name: string;
+            /** Format: int64 */
+            size_bytes: number;
+        };
         BindMount: {
             destination: string;
             read_only?: boolean;
@@ -3510,6 +3611,8 @@ export interface components {
         Username: string;
         /** @description A VM's name */
         VMName: string;
+        /** @description A volume of the backup, such as `vdb1` */
+        VolumeName: string;
         /** @description A webhook's id */
         WebhookID: string;
     };
@@ -3921,6 +4024,134 @@ export interface operations {
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooMany"];
             503: components["responses"]["Unavailable"];
+        };
+    };
+    GetBackupFile: {
+        parameters: {
+            query: {
+                /** @description From the root of the volume */
+                path: string;
+                /** @description A volume of the backup, such as `vdb1` */
+                volume: components["parameters"]["VolumeName"];
+            };
+            header?: never;
+            path: {
+                /** @description A backup's id */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Its bytes */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    ListBackupFiles: {
+        parameters: {
+            query: {
+                /** @description Only entries whose names come after this one */
+                after?: string;
+                /** @description Of the folder, from the root of the volume */
+                path?: string;
+                /** @description A volume of the backup, such as `vdb1` */
+                volume: components["parameters"]["VolumeName"];
+            };
+            header?: never;
+            path: {
+                /** @description A backup's id */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The entries */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BackupFiles"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    OpenBackupVolumes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A backup's id */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The volumes */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BackupVolume"][];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    CloseBackupVolumes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A backup's id */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is closed */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
         };
     };
     ProtectBackup: {
