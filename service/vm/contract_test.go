@@ -216,6 +216,12 @@ func tourBackups(tr *tour) {
 	tr.call("GET", "/api/jobs/"+*made.JobId+"?wait=60", tr.admin, nil).Want(200)
 	tr.ok("ListBackups", "/api/backups?vm=web", nil, 200)
 	tr.ok("GetBackup", "/api/backups/"+made.Id, nil, 200)
+	tr.daemon.PutImage("demo")
+	files := "/api/backups/" + made.Id + "/files/"
+	tr.ok("OpenBackupVolumes", files+"volumes", nil, 200)
+	tr.ok("ListBackupFiles", files+"list?volume=vdb", nil, 200)
+	tr.ok("GetBackupFile", files+"content?volume=vdb&path=/disk", nil, 200)
+	tr.ok("CloseBackupVolumes", files+"volumes", nil, 204)
 	tr.ok("GetBackupStats", "/api/backups/stats", nil, 200)
 	tr.ok("ListBackupJobs", "/api/backups/jobs", nil, 200)
 	tr.ok("ScanBackups", "/api/backups/scan", nil, 200)

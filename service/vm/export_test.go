@@ -4,9 +4,13 @@ import (
 	"time"
 
 	"github.com/mainstay-infra/mainstay/service/vm/backup"
+	"github.com/mainstay-infra/mainstay/service/vm/browse"
 )
 
 // Backups returns what runs on its own, so that tests need not wait for it.
 func (s *Service) Backups() *backup.Manager { return s.backups }
+
+// Browser returns what shows the files in backups, for the same reason.
+func (s *Service) Browser() *browse.Manager { return s.browser }
 
 func init() { imagePause = time.Millisecond } // tests do not wait between the attempts of a download

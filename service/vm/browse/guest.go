@@ -60,7 +60,7 @@ func (s *session) has(volume string) error {
 		return fault.InvalidField("volume", "the backup has no volume %q", volume)
 	}
 	if why := s.volumes[i].Error; why != "" {
-		return fault.New(fault.Conflict, "the files of %s cannot be read: %s", volume, why).WithCode("volume_unreadable")
+		return fault.New(fault.Conflict, "the files of %s cannot be read: %s", volume, why)
 	}
 	return nil
 }
@@ -140,7 +140,7 @@ func (s *session) ask(ctx context.Context, out any, limit time.Duration, argv ..
 		return fault.New(fault.NotFound, "the backup has no such file or folder")
 	case ended.ExitCode != 0:
 		why := short(strings.TrimSpace(ended.Stderr), 500)
-		return fault.New(fault.Conflict, "the backup cannot be read so: %s", why).WithCode("volume_unreadable")
+		return fault.New(fault.Conflict, "the backup cannot be read so: %s", why)
 	}
 	d := json.NewDecoder(bytes.NewReader([]byte(ended.Stdout)))
 	if err := d.Decode(out); err != nil {

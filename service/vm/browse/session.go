@@ -29,7 +29,7 @@ const (
 var (
 	errClosed = fault.New(fault.Conflict, "the backup was closed; open it again")
 	errFull   = fault.New(fault.TooMany, "too many backups are open; close one, or try again in some minutes").
-			WithCode("too_many_open").WithRetryAfter(time.Minute)
+			WithRetryAfter(time.Minute)
 )
 
 // session is a backup that is open: a helper VM that reads it.

@@ -51,6 +51,9 @@ type Daemon struct {
 	flowed   []hypervisorapi.Flow
 	nameless bool // it refuses rules for names
 	guest    func(vm string, argv []string) *hypervisorapi.ExecOutcome
+	inspect  func(argv []string) hypervisorapi.ExecOutcome
+	served   map[string]chan struct{} // by VM; closed when the VM reads its served disk no longer
+	sizes    map[string]int64         // of served disks, by VM
 	metered  map[string]*metered
 	files    map[string][]byte // in guests, by VM:/PATH
 	started  int               // how many VMs have started; gives each its address
@@ -81,7 +84,7 @@ func New(t testing.TB) *Daemon {
 		ops: map[string]hypervisorapi.Operation{}, gates: map[string]chan struct{}{}, feed: make(chan struct{}),
 		disks: map[string]*disk{}, transfers: map[string]*transfer{},
 		policies: map[string]*policyState{}, metered: map[string]*metered{}, files: map[string][]byte{},
-		images: map[string]catalogImage{},
+		images: map[string]catalogImage{}, served: map[string]chan struct{}{}, sizes: map[string]int64{},
 	}
 	served := map[string]func(r *http.Request, tenant string) (int, any){
 		"GetHost": d.host, "ListVMs": d.list, "CreateVM": d.create, "GetVM": d.get, "DeleteVM": d.delete,
@@ -99,7 +102,7 @@ func New(t testing.TB) *Daemon {
 		"GetNetworkPolicy": d.getPolicy, "PutNetworkPolicy": d.putPolicy, "DeleteNetworkPolicy": d.deletePolicy,
 		"GetImage": d.getImage, "UploadImage": d.uploadImage, "RemoveImage": d.removeImage, "CleanImages": d.cleanImages,
 		"ResizeImage": d.resizeImage,
-		"ListFlows":   d.listFlows, "Exec": d.exec,
+		"ListFlows":   d.listFlows, "Exec": d.exec, "PingAgent": d.ping,
 	}
 	mux := http.NewServeMux()
 	for _, op := range c.Operations() {
@@ -362,7 +365,7 @@ func (d *Daemon) create(r *http.Request, tenant string) (int, any) {
 		Id: uuid.NewString(), Name: spec.Name, Tenant: tenant, Backend: hypervisorapi.BackendQemu, State: "stopped",
 		Vcpus: value(spec.Vcpus, 1), MemoryMib: value(spec.MemoryMib, 512), DiskGib: value(spec.DiskGib, 2), Storage: "dir",
 		Labels: value(spec.Labels, hypervisorapi.Labels{}), Ips: []string{}, Mac: "52:54:00:00:00:01", CreatedAt: time.Now(),
-		Network:    value(spec.Network, hypervisorapi.Network{}),
+		Network: value(spec.Network, hypervisorapi.Network{}), ServedDisk: spec.ServedDisk,
 		Generation: 1, Autostart: value(spec.Autostart, false), Pending: []string{},
 	}
 	return d.add(vm)
@@ -410,6 +413,10 @@ func (d *Daemon) get(r *http.Request, tenant string) (int, any) {
 func (d *Daemon) delete(r *http.Request, tenant string) (int, any) {
 	return d.on(r, tenant, func(vm *hypervisorapi.VM) (int, any) {
 		delete(d.vms, vm.Id)
+		if over := d.served[vm.Id]; over != nil {
+			close(over)
+			delete(d.served, vm.Id)
+		}
 		return 204, nil
 	})
 }

@@ -25,6 +25,9 @@ func (d *Daemon) exec(r *http.Request, tenant string) (int, any) {
 		if vm.State != "running" {
 			return 409, errorBody(409, "the VM is %s; its agent can be reached while it runs", vm.State)
 		}
+		if value(vm.ServedDisk, false) {
+			return 200, d.looked(vm, spec.Argv)
+		}
 		if d.guest == nil {
 			return 409, hypervisorapi.Error{Code: "no_agent", Error: "the VM was made without an agent", RequestId: "r"}
 		}

@@ -18,6 +18,7 @@ import (
 func (d *Daemon) handleGuests(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/vms/{id}/console", d.socket("OpenConsole"))
 	mux.HandleFunc("GET /v1/vms/{id}/vnc", d.socket("OpenScreen"))
+	mux.HandleFunc("GET /v1/vms/{id}/served-disk", d.serveDisk)
 	mux.HandleFunc("POST /v1/vms/{id}/agent/put-file", d.putFile)
 	mux.HandleFunc("POST /v1/vms/{id}/agent/get-file", d.getFile)
 }
