@@ -15,10 +15,11 @@ import (
 )
 
 func (s commands) backups() *cobra.Command {
-	cmd := verb.Group("backup", "Backups of VMs: create, list, restore, verify, policies",
+	cmd := verb.Group("backup", "Backups of VMs: create, list, restore, files, verify, policies",
 		"  mainstay vms backup create web\n  mainstay vms backup restore BACKUP --name web-2", "backups")
 	cmd.AddCommand(
 		s.backupCreate(), s.backupList(), s.backupShow(), s.backupDelete(), s.backupRestore(), s.backupProtect(),
+		s.backupVolumes(), s.backupFiles(), s.backupGetFile(), s.backupClose(),
 		s.backupStats(), s.backupJobs(), s.backupVerify(), s.backupScan(), s.policies(),
 	)
 	return cmd

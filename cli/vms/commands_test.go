@@ -68,7 +68,7 @@ func serve(t *testing.T, handlers map[string]http.HandlerFunc) *server {
 			switch op.ID {
 			case "WatchJob":
 				w.Header().Set("Content-Type", "text/event-stream")
-			case "GetFile":
+			case "GetFile", "GetBackupFile":
 				w.Header().Set("Content-Type", "application/octet-stream")
 			}
 			w.WriteHeader(status)
@@ -163,13 +163,16 @@ var examples = map[string]string{
 	"Exec":          `{"stdout":"","stderr":"","exit_code":0,"truncated":false}`,
 	"PutFile":       `{"path":"/tmp/file","size":21,"mode":"0600","sha256":"cde4fde0e3138f471cd1ac3e4c2c1904349fe167e472fcdd1a6e337286e65717"}`,
 	"GetFile":       "content",
+	"GetBackupFile": "content",
 	"ListVMEvents":  `[{"id":1,"at":` + at + `,"kind":"state","message":"created","actor":"alice"}]`,
 	"ListSnapshots": "[" + snap + "]", "CreateSnapshot": snap, "GetSnapshot": snap,
 	"GetSnapshotTree": `[{"snapshot":` + snap + `,"children":[]}]`, "RevertSnapshot": `{"status":"reverted","snapshot_id":"s1"}`,
 	"ListJobs": "[" + done + "]", "GetJob": done, "CancelJob": done, "WatchJob": "event: operation\ndata: {}\n\n",
 	"GetPricing": pricing, "SetPricing": pricing, "CreateInvoice": invoice, "GetInvoice": invoice,
 	"ListInvoices": "[" + invoice + "]", "ListUsage": "[" + usage + "]",
-	"ListBackups": "[" + backup + "]", "GetBackup": backup, "CreateBackup": backup, "ProtectBackup": backup,
+	"OpenBackupVolumes": `[{"name":"vdb1","size_bytes":1,"kind":"ext4","label":"","error":""},{"name":"vdb2","size_bytes":1,"kind":"swap","label":"","error":"no"}]`,
+	"ListBackupFiles":   `{"entries":[{"name":"f","type":"file","size_bytes":1,"mode":"-rw-r--r--","uid":0,"gid":0,"modified":` + at + `}],"more":false,"skipped":1}`,
+	"ListBackups":       "[" + backup + "]", "GetBackup": backup, "CreateBackup": backup, "ProtectBackup": backup,
 	"GetBackupStats": `{"total_backups":1,"total_size_bytes":1,"by_type":{},"by_vm":{},"oldest_backup":null,"newest_backup":null}`,
 	"ListBackupJobs": "[" + backupJob + "]", "RestoreBackup": backupJob, "VerifyBackups": done,
 	"ScanBackups":        `{"found":2,"added":1,"damaged":0}`,
@@ -252,6 +255,11 @@ func commandLines(t *testing.T) map[string]string {
 		"backup stats":                                                       "GetBackupStats",
 		"backup jobs":                                                        "ListBackupJobs",
 		"backup verify":                                                      "VerifyBackups GetJob",
+		"backup volumes b1":                                                  "OpenBackupVolumes",
+		"backup files b1 /etc":                                               "OpenBackupVolumes ListBackupFiles",
+		"backup files b1 / --volume vdb1":                                    "ListBackupFiles",
+		"backup get-file b1 /f - --volume vdb1":                              "GetBackupFile",
+		"backup close b1":                                                    "CloseBackupVolumes",
 		"backup scan":                                                        "ScanBackups",
 		"backup policy create nightly --vm-tag prod --weekly sunday --at 04:00 --timezone UTC --keep-last 3": "CreateBackupPolicy",
 		"backup policy set nightly --vm-tag prod --monthly 31 --full --disabled":                             "ListBackupPolicies UpdateBackupPolicy",
