@@ -49,6 +49,12 @@ func TestFilesAreTakenOutOfABackupWithoutRestoringIt(t *testing.T) {
 	eventually(t, "the VM is gone below", func() bool { return len(d.vms()) == 0 })
 
 	path := "/api/backups/" + b.Id
+	j := hvAs[vmapi.Job](t, m.ok("POST", path+"/boot", map[string]any{}, 202))
+	j = hvAs[vmapi.Job](t, m.ok("GET", "/api/jobs/"+j.Id+"?wait=120", map[string]any{}, 200))
+	if b = hvAs[vmapi.Backup](t, m.ok("GET", path, map[string]any{}, 200)); j.Status != vmapi.JobStatusCompleted || b.Boot == nil ||
+		b.Boot.Status != vmapi.BackupBootStatusPassed || len(d.vms()) != 0 {
+		t.Fatalf("%+v, %+v; %d VMs", j, b.Boot, len(d.vms()))
+	}
 	all := hvAs[[]vmapi.BackupVolume](t, m.ok("GET", path+"/files/volumes", map[string]any{}, 200))
 	if len(all) != 1 || all[0].Kind != "ext4" || all[0].Label != "data" || all[0].Error != "" {
 		t.Fatalf("%+v", all)

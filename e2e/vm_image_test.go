@@ -101,6 +101,20 @@ func TestABuiltDebianImageBootsToALogin(t *testing.T) {
 		eventually(t, "the console asks for a login", func() bool { return loginPrompt.MatchString(d.console(vm.Id)) })
 	}
 	m.ok("DELETE", "/api/images/"+made.Id.String(), map[string]any{}, 409)
+
+	// A backup of it boots from its disk, without being restored.
+	m.ok("POST", "/api/vms/two/stop", map[string]any{}, 200)
+	m.ok("POST", "/api/backups", map[string]any{"vm_name": "one"}, 201)
+	b := m.settled()[0]
+	if b.Consistency != "filesystem" {
+		t.Errorf("%+v", b)
+	}
+	j := hvAs[vmapi.Job](t, m.ok("POST", "/api/backups/"+b.Id+"/boot", map[string]any{}, 202))
+	j = hvAs[vmapi.Job](t, m.ok("GET", "/api/jobs/"+j.Id+"?wait=500", map[string]any{}, 200))
+	b = hvAs[vmapi.Backup](t, m.ok("GET", "/api/backups/"+b.Id, map[string]any{}, 200))
+	if b.Boot == nil || b.Boot.Status != vmapi.BackupBootStatusPassed || len(d.vms()) != 2 {
+		t.Errorf("%+v, %+v; %d VMs", j, b.Boot, len(d.vms()))
+	}
 }
 
 // console returns what the serial console of a VM has printed last.

@@ -236,6 +236,16 @@ func (c *Client) GetBackup(ctx context.Context, id string, editors ...rest.Edito
 	return c.Send(ctx, rest.To("GET", "/api/backups/{id}").Path("id", id), editors)
 }
 
+// BootBackup Begin to boot a backup, without a network and without restoring it, until its guest's agent answers
+func (c *Client) BootBackup(ctx context.Context, id string, body BootBackupJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/backups/{id}/boot").Path("id", id).JSON("application/json", body), editors)
+}
+
+// BootBackupWithBody Begin to boot a backup, without a network and without restoring it, until its guest's agent answers
+func (c *Client) BootBackupWithBody(ctx context.Context, id string, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/api/backups/{id}/boot").Path("id", id).Body(contentType, body), editors)
+}
+
 // GetBackupFile A file of a backup; links are followed within the volume
 func (c *Client) GetBackupFile(ctx context.Context, id string, params *GetBackupFileParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("GET", "/api/backups/{id}/files/content").Path("id", id)

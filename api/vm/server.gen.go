@@ -66,6 +66,10 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 	mux.HandleFunc("GET "+base+"/api/backups/{id}", rest.Serve(fail, func(in *rest.Input, q *GetBackupRequestObject) {
 		in.Path("id", &q.Id)
 	}, s.GetBackup, GetBackupResponseObject.VisitGetBackupResponse))
+	mux.HandleFunc("POST "+base+"/api/backups/{id}/boot", rest.Serve(fail, func(in *rest.Input, q *BootBackupRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[BootBackupJSONRequestBody](in, false)
+	}, s.BootBackup, BootBackupResponseObject.VisitBootBackupResponse))
 	mux.HandleFunc("GET "+base+"/api/backups/{id}/files/list", rest.Serve(fail, func(in *rest.Input, q *ListBackupFilesRequestObject) {
 		in.Path("id", &q.Id)
 		in.Query("volume", true, &q.Params.Volume)
@@ -801,6 +805,23 @@ type GetBackup200JSONResponse Backup
 
 func (r GetBackup200JSONResponse) VisitGetBackupResponse(w http.ResponseWriter) error {
 	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// BootBackupRequestObject is a request of BootBackup.
+type BootBackupRequestObject struct {
+	Id   string
+	Body *BootBackupJSONRequestBody
+}
+
+// BootBackupResponseObject is an answer of BootBackup.
+type BootBackupResponseObject interface {
+	VisitBootBackupResponse(w http.ResponseWriter) error
+}
+
+type BootBackup202JSONResponse Job
+
+func (r BootBackup202JSONResponse) VisitBootBackupResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
 }
 
 // ListBackupFilesRequestObject is a request of ListBackupFiles.
@@ -2309,6 +2330,9 @@ type Server interface {
 	// GetBackup One backup
 	// (GET /api/backups/{id})
 	GetBackup(context.Context, GetBackupRequestObject) (GetBackupResponseObject, error)
+	// BootBackup Begin to boot a backup, without a network and without restoring it, until its guest's agent answers
+	// (POST /api/backups/{id}/boot)
+	BootBackup(context.Context, BootBackupRequestObject) (BootBackupResponseObject, error)
 	// ListBackupFiles What a folder of a backup holds, by name; at most 500 entries
 	// (GET /api/backups/{id}/files/list)
 	ListBackupFiles(context.Context, ListBackupFilesRequestObject) (ListBackupFilesResponseObject, error)

@@ -36,6 +36,27 @@ func (e BackupStatus) Valid() bool {
 	}
 }
 
+// Defines values for BackupBootStatus.
+const (
+	BackupBootStatusFailed  BackupBootStatus = "failed"
+	BackupBootStatusPassed  BackupBootStatus = "passed"
+	BackupBootStatusUntried BackupBootStatus = "untried"
+)
+
+// Valid indicates whether the value is a known member of the BackupBootStatus enum.
+func (e BackupBootStatus) Valid() bool {
+	switch e {
+	case BackupBootStatusFailed:
+		return true
+	case BackupBootStatusPassed:
+		return true
+	case BackupBootStatusUntried:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for BackupFileType.
 const (
 	BackupFileTypeFile   BackupFileType = "file"
@@ -1256,7 +1277,10 @@ type AuditVerification struct {
 // Backup defines model for Backup.
 type Backup struct {
 	BackupType BackupType `json:"backup_type"`
-	Compressed bool       `json:"compressed"`
+
+	// Boot How the last trial boot of a backup ended
+	Boot       *BackupBoot `json:"boot,omitempty"`
+	Compressed bool        `json:"compressed"`
 
 	// Consistency `crash`, `filesystem` (file systems were frozen) or `stopped`; empty until it is known
 	Consistency string    `json:"consistency"`
@@ -1303,6 +1327,20 @@ type Backup struct {
 
 // BackupStatus defines model for Backup.Status.
 type BackupStatus string
+
+// BackupBoot How the last trial boot of a backup ended
+type BackupBoot struct {
+	At time.Time `json:"at"`
+
+	// Error Why it did not pass
+	Error string `json:"error"`
+
+	// Status `untried`: the hypervisor daemon could not run it
+	Status BackupBootStatus `json:"status"`
+}
+
+// BackupBootStatus `untried`: the hypervisor daemon could not run it
+type BackupBootStatus string
 
 // BackupFile defines model for BackupFile.
 type BackupFile struct {
@@ -3641,6 +3679,9 @@ type ScanBackupsJSONRequestBody = Nothing
 
 // VerifyBackupsJSONRequestBody defines body for VerifyBackups for application/json ContentType.
 type VerifyBackupsJSONRequestBody = Nothing
+
+// BootBackupJSONRequestBody defines body for BootBackup for application/json ContentType.
+type BootBackupJSONRequestBody = Nothing
 
 // ProtectBackupJSONRequestBody defines body for ProtectBackup for application/json ContentType.
 type ProtectBackupJSONRequestBody = BackupProtection

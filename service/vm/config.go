@@ -36,14 +36,15 @@ type Config struct {
 	JWTSecret       string `key:"jwt-secret" secret:"true" help:"Secret that signs tokens, at least 32 bytes; replicas must share it. Without one it is derived from the secret key."`
 	ExpirationHours int    `key:"expiration-hours" default:"24" min:"0" max:"8760" help:"How long tokens are valid, in hours; at least one."`
 
-	BackupRepository string `key:"backup-repository" help:"Where backups are kept: a folder, or a bucket as s3+https://HOST/BUCKET/PREFIX. Default: backups in the data folder."`
-	BackupKeyFile    string `key:"backup-key-file" help:"File with the age identity that opens the backup repository. It is made with the repository; keep a copy elsewhere. Default: backup.key in the data folder."`
-	BackupPassphrase string `key:"backup-passphrase" secret:"true" help:"A passphrase that opens the backup repository, too. It is set when the repository is made."`
-	BackupAccessKey  string `key:"backup-access-key" help:"Access key of the bucket."`
-	BackupSecretKey  string `key:"backup-secret-key" secret:"true" help:"Secret key of the bucket."`
-	BackupRegion     string `key:"backup-region" default:"us-east-1" help:"Region of the bucket."`
-	BackupCA         string `key:"backup-ca" help:"Certificate file of authorities that the bucket's service is verified with, instead of the host's."`
-	HelperImage      string `key:"helper-image" default:"demo" help:"Image in the hypervisor daemon's catalog whose VMs read the files in backups; 'mainstay image build-demo' makes it."`
+	BackupRepository   string        `key:"backup-repository" help:"Where backups are kept: a folder, or a bucket as s3+https://HOST/BUCKET/PREFIX. Default: backups in the data folder."`
+	BackupKeyFile      string        `key:"backup-key-file" help:"File with the age identity that opens the backup repository. It is made with the repository; keep a copy elsewhere. Default: backup.key in the data folder."`
+	BackupPassphrase   string        `key:"backup-passphrase" secret:"true" help:"A passphrase that opens the backup repository, too. It is set when the repository is made."`
+	BackupAccessKey    string        `key:"backup-access-key" help:"Access key of the bucket."`
+	BackupSecretKey    string        `key:"backup-secret-key" secret:"true" help:"Secret key of the bucket."`
+	BackupRegion       string        `key:"backup-region" default:"us-east-1" help:"Region of the bucket."`
+	BackupCA           string        `key:"backup-ca" help:"Certificate file of authorities that the bucket's service is verified with, instead of the host's."`
+	BackupBootInterval time.Duration `key:"backup-boot-interval" default:"168h" min:"0s" max:"8760h" help:"How often one backup is booted, without a network, to see that its guest's agent answers; 0s is never."`
+	HelperImage        string        `key:"helper-image" default:"demo" help:"Image in the hypervisor daemon's catalog whose VMs read the files in backups; 'mainstay image build-demo' makes it."`
 
 	ImageFolder          string        `key:"image-folder" help:"Folder in which images are made, which all accounts can reach. Default: a folder of this service in /var/tmp."`
 	ImageBuilds          int           `key:"image-builds" default:"1" min:"1" max:"16" help:"How many images are built at once. Four others are downloaded or imported beside them."`

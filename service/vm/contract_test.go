@@ -222,6 +222,8 @@ func tourBackups(tr *tour) {
 	tr.ok("ListBackupFiles", files+"list?volume=vdb", nil, 200)
 	tr.ok("GetBackupFile", files+"content?volume=vdb&path=/disk", nil, 200)
 	tr.ok("CloseBackupVolumes", files+"volumes", nil, 204)
+	booted := contracttest.As[vmapi.Job](tr.ok("BootBackup", "/api/backups/"+made.Id+"/boot", nil, 202))
+	tr.call("GET", "/api/jobs/"+booted.Id+"?wait=60", tr.admin, nil).Want(200)
 	tr.ok("GetBackupStats", "/api/backups/stats", nil, 200)
 	tr.ok("ListBackupJobs", "/api/backups/jobs", nil, 200)
 	tr.ok("ScanBackups", "/api/backups/scan", nil, 200)

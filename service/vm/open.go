@@ -97,7 +97,8 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 	})
 	s.snapshots = snapshot.New(s.store, s.driver, s.log)
 	if s.backups, err = backup.New(backup.Config{
-		Store: s.store, Driver: s.driver, Jobs: s.jobs, Life: s.life, Repository: s.cfg.repository(), Log: s.log, Now: s.now,
+		Store: s.store, Driver: s.driver, Jobs: s.jobs, Life: s.life, Repository: s.cfg.repository(),
+		BootInterval: s.cfg.BackupBootInterval, Log: s.log, Now: s.now,
 	}); err != nil {
 		return err
 	}

@@ -142,6 +142,7 @@ func (s *Service) Run(ctx context.Context) error {
 		{Name: "compare network policies", Interval: s.cfg.CompareInterval, Run: s.dataplane.Compare},
 		{Name: "remove unfinished snapshots", Interval: time.Minute, Run: s.snapshots.Sweep},
 		{Name: "backup policies", Interval: 30 * time.Second, Run: s.backups.RunPolicies},
+		{Name: "boot a backup", Interval: 10 * time.Minute, Run: s.backups.BootOne},
 		{Name: "close backups that nobody reads", Interval: time.Minute, Run: s.browser.Tidy},
 		{Name: "remove expired backups", Interval: time.Minute, Run: s.backups.Expire},
 		{Name: "free room in the backup repository", Interval: time.Hour, Run: s.backups.Prune},

@@ -146,7 +146,7 @@ func requestOf(b *hypervisorapi.VMSpec) plan.Request {
 			UserData: value(c.UserData), SSHAuthorizedKeys: value(c.SshAuthorizedKeys), Hostname: value(c.Hostname),
 		}
 	}
-	if spec.Image == "" && spec.Kernel == "" && spec.DiskGiB == 0 {
+	if spec.Image == "" && spec.Kernel == "" && spec.DiskGiB == 0 && !spec.ServedDisk {
 		spec.DiskGiB = 1 // an empty disk, to install something on
 	}
 	return req

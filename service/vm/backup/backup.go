@@ -7,6 +7,7 @@
 //	restore.go    the job that restores one
 //	schedule.go   when policies run, as pure functions
 //	policy.go     runs policies, and thins what they have made
+//	boot.go       boots a backup, to see that it can be relied on
 //	keep.go       expiry, freeing of room, verification, taking in unknown backups
 //
 // # How a backup is made
@@ -29,7 +30,7 @@
 //   - A backup lists all of its blocks: removing one never harms another.
 //   - An in-place restore either replaces the disk or changes nothing.
 //
-// It imports caller, driver, job, life, netpolicy, record, and repository with its stores.
+// It imports caller, driver, job, life, nbd, netpolicy, record, and repository with its stores.
 package backup
 
 import (
@@ -58,19 +59,22 @@ type Config struct {
 	Jobs       *job.Runner
 	Life       *life.Life
 	Repository Location
-	Log        *slog.Logger
-	Now        func() time.Time
+	// BootInterval is how often one backup is booted; 0: never.
+	BootInterval time.Duration
+	Log          *slog.Logger
+	Now          func() time.Time
 }
 
 // Manager makes backups and restores them.
 type Manager struct {
-	store  *record.Store
-	driver *driver.Driver
-	jobs   *job.Runner
-	life   *life.Life
-	where  Location
-	log    *slog.Logger
-	now    func() time.Time
+	store        *record.Store
+	driver       *driver.Driver
+	jobs         *job.Runner
+	life         *life.Life
+	where        Location
+	bootInterval time.Duration
+	log          *slog.Logger
+	now          func() time.Time
 
 	mu   sync.Mutex
 	repo *repository.Repository // nil: not opened yet
@@ -80,6 +84,7 @@ type Manager struct {
 func New(c Config) (*Manager, error) {
 	m := &Manager{
 		store: c.Store, driver: c.Driver, jobs: c.Jobs, life: c.Life, where: c.Repository, log: c.Log, now: c.Now,
+		bootInterval: c.BootInterval,
 	}
 	if err := m.where.check(); err != nil {
 		return nil, err
@@ -87,6 +92,7 @@ func New(c Config) (*Manager, error) {
 	job.Register(m.jobs, record.JobBackup, job.Kind[makeArgs]{Run: m.make, Cancelled: m.makeCancelled})
 	job.Register(m.jobs, record.JobRestore, job.Kind[restoreArgs]{Run: m.restore, Cancelled: m.restoreCancelled})
 	job.Register(m.jobs, record.JobVerify, job.Kind[struct{}]{Run: m.verify})
+	job.Register(m.jobs, record.JobBoot, job.Kind[bootArgs]{Run: m.boot})
 	return m, nil
 }
 

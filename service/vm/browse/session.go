@@ -16,6 +16,8 @@ import (
 )
 
 const (
+	// helperMemory is the memory of a helper VM, in MiB.
+	helperMemory = 256
 	// bootLimit is how long a helper VM may take until its agent answers.
 	bootLimit = 2 * time.Minute
 	// removeLimit bounds the removal of a helper VM, which is tried again after removePause.
@@ -206,7 +208,13 @@ func (m *Manager) run(ctx context.Context, s *session, b record.Backup) {
 // launch starts the helper VM of a session, and asks it for the volumes. ended is closed when it does
 // not read the disk any more.
 func (m *Manager) launch(ctx context.Context, s *session, disk *backup.Disk) (ended <-chan error, err error) {
-	if s.at, err = m.cfg.Driver.MakeReader(ctx, s.tenant, m.cfg.Image, s.backup, vmLife); err != nil {
+	s.at, err = m.cfg.Driver.MakeReader(ctx, driver.Reader{
+		Tenant: s.tenant, For: s.backup, Kernel: m.cfg.Image, CPUs: 1, Memory: helperMemory, Life: vmLife,
+	})
+	if err != nil {
+		if fault.From(err).Code == driver.CodeNoImage {
+			err = fault.Wrap(fault.Unavailable, err, "%s; add it with: mainstay image build-demo", fault.From(err).Message)
+		}
 		return nil, err
 	}
 	conn, err := m.cfg.Driver.ServeDisk(ctx, s.at)

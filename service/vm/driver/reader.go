@@ -19,32 +19,35 @@ import (
 )
 
 const (
-	// readerMemory is the memory of a VM that reads a disk of this service, in MiB.
-	readerMemory = 256
 	// LabelReader is the label of such a VM. It names what the VM reads.
 	LabelReader = "mainstay.reader"
 	// CodeNoAgent is the code of the refusal to reach an agent that is not connected.
 	CodeNoAgent = "agent_not_connected"
 )
 
-// MakeReader has the daemon make a VM of an image that boots without a disk. It reads a disk that this
-// service serves (ServeDisk), and has no network. The daemon removes it after life.
-func (d *Driver) MakeReader(ctx context.Context, tenant, image, label string, life time.Duration) (Place, error) {
-	at := Place{Tenant: tenant}
-	node, err := d.hostWith(ctx, image)
-	if err != nil {
+// Reader is a VM that reads a disk of this service, without a network.
+type Reader struct {
+	Tenant string
+	For    string // what it reads: its label LabelReader
+	// Kernel is an image of a kernel that it boots; empty: it boots the disk.
+	Kernel       string
+	CPUs, Memory int           // the memory is in MiB
+	Life         time.Duration // after which the daemon removes it
+}
+
+// MakeReader has the daemon make a Reader. It does not start it.
+func (d *Driver) MakeReader(ctx context.Context, r Reader) (Place, error) {
+	at := Place{Tenant: r.Tenant}
+	var err error
+	if at.Node, err = d.hostWith(ctx, r.Kernel); err != nil {
 		return at, err
 	}
-	at.Node = node
-	backend, mode, vcpus, memory := hypervisorapi.BackendQemu, hypervisorapi.NetworkModeNone, 1, readerMemory
-	served, seconds := true, int64(life/time.Second)
+	backend, mode := hypervisorapi.BackendQemu, hypervisorapi.NetworkModeNone
+	served, seconds := true, int64(r.Life/time.Second)
 	spec := hypervisorapi.VMSpec{
-		Name: "reader-" + strings.ToLower(rand.Text()[:10]), Image: &image, Backend: &backend, Vcpus: &vcpus,
-		MemoryMib: &memory, Network: &hypervisorapi.Network{Mode: &mode}, ServedDisk: &served, TtlSeconds: &seconds,
-		Labels: &hypervisorapi.Labels{LabelReader: label},
-	}
-	if tenant != "" {
-		spec.Tenant = &tenant
+		Name: "reader-" + strings.ToLower(rand.Text()[:10]), Image: some(r.Kernel), Backend: &backend, Vcpus: &r.CPUs,
+		MemoryMib: &r.Memory, Network: &hypervisorapi.Network{Mode: &mode}, ServedDisk: &served, TtlSeconds: &seconds,
+		Labels: &hypervisorapi.Labels{LabelReader: r.For}, Tenant: some(r.Tenant),
 	}
 	vm, err := call[hypervisorapi.VM](ctx, d, at, workTimeout,
 		func(ctx context.Context, c *hypervisorapi.Client) (*http.Response, error) {
@@ -57,13 +60,16 @@ func (d *Driver) MakeReader(ctx context.Context, tenant, image, label string, li
 	return at, err
 }
 
-// hostWith returns a host whose catalog has an image.
+// hostWith returns a host whose catalog has an image; without one, any host.
 func (d *Driver) hostWith(ctx context.Context, image string) (string, error) {
 	hosts, err := d.hosts(ctx)
 	if err != nil {
 		return "", err
 	}
 	for _, node := range hosts {
+		if image == "" {
+			return node, nil
+		}
 		switch _, err := d.image(ctx, Place{Node: node}, image); {
 		case err == nil:
 			return node, nil
@@ -71,8 +77,27 @@ func (d *Driver) hostWith(ctx context.Context, image string) (string, error) {
 			return "", err
 		}
 	}
-	return "", fault.New(fault.Unavailable,
-		"this takes the image %s in the hypervisor daemon's catalog; mainstay image build-demo makes it", image)
+	return "", fault.New(fault.Unavailable, "the hypervisor daemon's catalog has no image %s", image).WithCode(CodeNoImage)
+}
+
+// CodeNoImage is the code of the fault for an image that no host has.
+const CodeNoImage = "no_image"
+
+// BootsKernel reports whether an image is a kernel with an initial RAM disk. It is false if there is
+// no such image.
+func (d *Driver) BootsKernel(ctx context.Context, image string) (bool, error) {
+	hosts, err := d.hosts(ctx)
+	if err != nil || image == "" {
+		return false, err
+	}
+	for _, node := range hosts {
+		i, err := call[hypervisorapi.Image](ctx, d, Place{Node: node}, readTimeout,
+			func(ctx context.Context, c *hypervisorapi.Client) (*http.Response, error) { return c.GetImage(ctx, image) })
+		if err == nil || !fault.Is(err, fault.NotFound) {
+			return i.Kind == hypervisorapi.ImageKindKernel, err
+		}
+	}
+	return false, nil
 }
 
 // maxSocketMessage is the largest message that is sent on a socket, in bytes. The daemon takes 1 MiB.

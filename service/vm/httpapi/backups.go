@@ -21,6 +21,11 @@ func (a *API) apiBackup(ctx context.Context, b record.Backup) vmapi.Backup {
 		ProtectedUntil: b.ProtectedTill.Ptr(), Verified: b.VerifiedAt.Ptr(), Policy: some(b.Policy),
 		Description: b.Description, Error: c.Public(b.Error),
 	}
+	if b.Boot != "" {
+		out.Boot = &vmapi.BackupBoot{
+			Status: vmapi.BackupBootStatus(b.Boot), At: b.BootedAt.Time, Error: c.Public(b.BootError),
+		}
+	}
 	if c.SeesAll() && b.Restorable() {
 		out.StorageLocation = ref(a.backups.Location() + "#" + b.RepoID)
 	}
@@ -140,6 +145,15 @@ func (a *API) RestoreBackup(
 		return nil, err
 	}
 	return vmapi.RestoreBackup200JSONResponse(apiBackupJob(ctx, j)), nil
+}
+
+// BootBackup begins to boot a backup.
+func (a *API) BootBackup(ctx context.Context, req vmapi.BootBackupRequestObject) (vmapi.BootBackupResponseObject, error) {
+	j, err := a.backups.Boot(ctx, req.Id)
+	if err != nil {
+		return nil, err
+	}
+	return vmapi.BootBackup202JSONResponse(apiJob(ctx, j)), nil
 }
 
 // VerifyBackups begins to read the repository back.

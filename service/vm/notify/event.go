@@ -83,6 +83,9 @@ func eventOf(h record.Happening) (tenant string, ev endpoint.Event) {
 			Finished: b.FinishedAt.Ptr(),
 		}
 		data.Message = reason(b.Error)
+		if h.Type == record.BackupHasFailed && b.Error == "" {
+			data.Message = "it does not boot: " + reason(b.BootError)
+		}
 	} else {
 		r := h.VM
 		tenant = r.Tenant

@@ -53,7 +53,17 @@ type Backup struct {
 	ExpiresAt     db.Time `db:"expires_at"`
 	ProtectedTill db.Time `db:"protected_until"`
 	VerifiedAt    db.Time `db:"verified_at"`
+	Boot          string  `db:"boot"`       // how its last trial boot ended; empty: there was none
+	BootError     string  `db:"boot_error"` // why it did not pass
+	BootedAt      db.Time `db:"booted_at"`
 }
+
+// How trial boots of backups end.
+const (
+	BootPassed  = "passed"
+	BootFailed  = "failed"
+	BootUntried = "untried" // the hypervisor daemon could not run it
+)
 
 // Restorable reports whether the backup is in the repository.
 func (b *Backup) Restorable() bool { return b.RepoID != "" }
@@ -149,14 +159,14 @@ func (s *Store) ChangeBackup(ctx context.Context, id, message string, f func(b *
 		if b, err = backupIn(caller.ByItself(ctx), tx, id, tx.ForUpdate()); err != nil {
 			return err
 		}
-		was := b.Status
+		was := b
 		if err := f(&b); err != nil {
 			return err
 		}
 		if err := saveBackup(ctx, tx, &b); err != nil {
 			return err
 		}
-		h := Happening{Type: backupHappening(was, &b), Backup: &b}
+		h := Happening{Type: backupHappening(&was, &b), Backup: &b}
 		if err := s.tellWorld(ctx, tx, h); err != nil || message == "" {
 			return err
 		}
@@ -174,9 +184,9 @@ func (s *Store) ChangeBackup(ctx context.Context, id, message string, f func(b *
 func saveBackup(ctx context.Context, tx *db.Tx, b *Backup) error {
 	_, err := tx.Exec(ctx, `UPDATE backups SET kind = ?, status = ?, repo_id = ?, driver_id = ?, checkpoint = ?,
 		size_bytes = ?, disk_bytes = ?, read_bytes = ?, consistency = ?, error = ?, finished_at = ?, expires_at = ?,
-		protected_until = ?, verified_at = ? WHERE id = ?`,
+		protected_until = ?, verified_at = ?, boot = ?, boot_error = ?, booted_at = ? WHERE id = ?`,
 		b.Kind, b.Status, b.RepoID, b.DriverID, b.Checkpoint, b.SizeBytes, b.DiskBytes, b.ReadBytes, b.Consistency,
-		b.Error, b.FinishedAt, b.ExpiresAt, b.ProtectedTill, b.VerifiedAt, b.ID)
+		b.Error, b.FinishedAt, b.ExpiresAt, b.ProtectedTill, b.VerifiedAt, b.Boot, b.BootError, b.BootedAt, b.ID)
 	return err
 }
 
@@ -349,20 +359,68 @@ func (s *Store) NoteRepository(ctx context.Context, action string) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error { return s.note(ctx, tx, audit.Entry{Action: action}) })
 }
 
+// BeginBoot begins the job that boots a backup in the caller's scope. There is at most one.
+func (s *Store) BeginBoot(ctx context.Context, id string, begin func(tx *db.Tx, b *Backup) error) error {
+	return s.db.Update(ctx, func(tx *db.Tx) error {
+		b, err := backupIn(ctx, tx, id, tx.ForUpdate())
+		if err != nil {
+			return err
+		}
+		if err := alone(ctx, tx, JobBoot, "a backup is being booted already"); err != nil {
+			return err
+		}
+		if err := s.note(ctx, tx, audit.Entry{
+			Action: "backup.boot", Target: b.ID, Tenant: b.Tenant, Message: b.VMName,
+		}); err != nil {
+			return err
+		}
+		return begin(tx, &b)
+	})
+}
+
+// NextBoot returns the backup that is to be booted next: the newest one of the VM of which none was
+// booted for the longest time, among those whose guests have an agent. It returns nil if one was booted
+// since a time, or there is none.
+func (s *Store) NextBoot(ctx context.Context, since time.Time) (*Backup, error) {
+	var last db.Time
+	if err := s.db.Get(ctx, &last, "SELECT MAX(booted_at) FROM backups"); err != nil || last.After(since) {
+		return nil, err
+	}
+	var next []Backup
+	err := s.db.Select(ctx, &next, `SELECT b.* FROM backups b JOIN (
+			SELECT vm_id, MAX(id) AS id, COALESCE(MAX(booted_at), 0) AS last FROM backups
+			WHERE repo_id <> '' AND status = ? AND consistency = ? GROUP BY vm_id
+		) newest ON b.id = newest.id ORDER BY newest.last, b.id LIMIT 1`, BackupCompleted, ConsistencyFilesystem)
+	if err != nil || len(next) == 0 {
+		return nil, err
+	}
+	return &next[0], nil
+}
+
+// ConsistencyFilesystem is the consistency of a backup for which the guest's agent froze its file
+// systems.
+const ConsistencyFilesystem = "filesystem"
+
 // BeginVerify begins the job that verifies the repository. There is at most one.
 func (s *Store) BeginVerify(ctx context.Context, begin func(tx *db.Tx) error) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
-		var n int
-		if err := tx.Get(ctx, &n, `SELECT COUNT(*) FROM operations o JOIN jobs j ON j.id = o.id
-			WHERE o.kind = ? AND j.finished_at IS NULL`, JobVerify); err != nil {
+		if err := alone(ctx, tx, JobVerify, "the backups are being verified already"); err != nil {
 			return err
-		}
-		if n > 0 {
-			return fault.New(fault.Conflict, "the backups are being verified already")
 		}
 		if err := s.note(ctx, tx, audit.Entry{Action: "backup.verify"}); err != nil {
 			return err
 		}
 		return begin(tx)
 	})
+}
+
+// alone returns a conflict with a message if there is an unfinished job of a kind.
+func alone(ctx context.Context, tx *db.Tx, kind, message string) error {
+	var n int
+	err := tx.Get(ctx, &n, `SELECT COUNT(*) FROM operations o JOIN jobs j ON j.id = o.id
+		WHERE o.kind = ? AND j.finished_at IS NULL`, kind)
+	if err == nil && n > 0 {
+		return fault.New(fault.Conflict, "%s", message)
+	}
+	return err
 }

@@ -109,15 +109,16 @@ func happening(was prior, now *VM) string {
 }
 
 // backupHappening returns the type of what has happened to a backup, or "" if nothing has.
-func backupHappening(was string, now *Backup) string {
+func backupHappening(was, now *Backup) string {
 	switch {
-	case now.Status == was:
-	case now.Status == BackupCompleted && was != BackupDamaged:
+	case now.Status == BackupCompleted && was.Status != BackupCompleted && was.Status != BackupDamaged:
 		return BackupWasCompleted
-	case now.Status == BackupFailed:
+	case now.Status == BackupFailed && was.Status != BackupFailed:
 		return BackupHasFailed
-	case now.Status == BackupDamaged:
+	case now.Status == BackupDamaged && was.Status != BackupDamaged:
 		return BackupWasDamaged
+	case now.Boot == BootFailed && now.BootedAt != was.BootedAt:
+		return BackupHasFailed // it cannot be relied on
 	}
 	return ""
 }

@@ -25,6 +25,7 @@ const (
 	JobRestore   = "vm.restore"
 	JobBackup    = "backup.create"
 	JobVerify    = "backup.verify"
+	JobBoot      = "backup.boot"
 )
 
 // JobRef names an unfinished job that changes a VM.

@@ -215,6 +215,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/backups/{id}/boot": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A backup's id */
+                id: string;
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Begin to boot a backup, without a network and without restoring it, until its guest's agent answers
+         * @description A VM that reads the backup is started, and removed afterwards. The backup's `boot` says how it ended. If the agent does not answer
+         *     within ten minutes, the backup has failed its trial, which is the event `backup.failed`. The guest must have the agent.
+         */
+        post: operations["BootBackup"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/backups/{id}/files/content": {
         parameters: {
             query?: never;
@@ -1998,6 +2022,7 @@ export interface components {
         };
         Backup: {
             backup_type: components["schemas"]["BackupType"];
+            boot?: components["schemas"]["BackupBoot"];
             compressed: boolean;
             /** @description `crash`, `filesystem` (file systems were frozen) or `stopped`; empty until it is known */
             consistency: string;
@@ -2047,6 +2072,18 @@ export interface components {
             vm_id: string;
             /** @description When the backup was made */
             vm_name: string;
+        };
+        /** @description How the last trial boot of a backup ended */
+        BackupBoot: {
+            /** Format: date-time */
+            at: string;
+            /** @description Why it did not pass */
+            error: string;
+            /**
+             * @description `untried`: the hypervisor daemon could not run it
+             * @enum {string}
+             */
+            status: "passed" | "failed" | "untried";
         };
         BackupFile: {
             /** Format: int64 */
@@ -4024,6 +4061,39 @@ export interface operations {
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooMany"];
             503: components["responses"]["Unavailable"];
+        };
+    };
+    BootBackup: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A backup's id */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Nothing"];
+            };
+        };
+        responses: {
+            /** @description The job */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
         };
     };
     GetBackupFile: {

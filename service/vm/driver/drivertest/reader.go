@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -56,7 +57,9 @@ func (d *Daemon) serveDisk(w http.ResponseWriter, r *http.Request) {
 	conn := websocket.NetConn(ctx, socket, websocket.MessageBinary)
 	size, sample, err := readServed(conn)
 	if err != nil {
-		d.t.Errorf("ServeDisk: %v", err)
+		if errors.Is(err, errNoNBD) { // other errors mean that the server has left, which it may
+			d.t.Errorf("ServeDisk: %v", err)
+		}
 		return
 	}
 	d.mu.Lock()
@@ -76,12 +79,18 @@ func (d *Daemon) serveDisk(w http.ResponseWriter, r *http.Request) {
 	<-gone
 }
 
+// errNoNBD is wrapped by errors about a server that does not follow the protocol.
+var errNoNBD = errors.New("this is not NBD")
+
 // readServed reads the beginning of an export, and writes to it.
 func readServed(conn net.Conn) (size int64, sample []byte, err error) {
 	order := binary.BigEndian
 	greeting := make([]byte, 18)
-	if _, err := io.ReadFull(conn, greeting); err != nil || !bytes.HasPrefix(greeting, []byte("NBDMAGICIHAVEOPT")) {
-		return 0, nil, fmt.Errorf("the greeting is %q, %w", greeting, err)
+	if _, err := io.ReadFull(conn, greeting); err != nil {
+		return 0, nil, err
+	}
+	if !bytes.HasPrefix(greeting, []byte("NBDMAGICIHAVEOPT")) {
+		return 0, nil, fmt.Errorf("%w: the greeting is %q", errNoNBD, greeting)
 	}
 	hello := order.AppendUint32(nil, 3)
 	hello = order.AppendUint32(order.AppendUint32(append(hello, "IHAVEOPT"...), 7), 6)
@@ -89,8 +98,11 @@ func readServed(conn net.Conn) (size int64, sample []byte, err error) {
 		return 0, nil, err
 	}
 	replies := make([]byte, 20+12+20)
-	if _, err := io.ReadFull(conn, replies); err != nil || order.Uint32(replies[12:]) != 3 || order.Uint32(replies[44:]) != 1 {
-		return 0, nil, fmt.Errorf("the replies are %x, %w", replies, err)
+	if _, err := io.ReadFull(conn, replies); err != nil {
+		return 0, nil, err
+	}
+	if order.Uint32(replies[12:]) != 3 || order.Uint32(replies[44:]) != 1 {
+		return 0, nil, fmt.Errorf("%w: the replies are %x", errNoNBD, replies)
 	}
 	size = int64(order.Uint64(replies[22:])) //nolint:gosec // a size
 	ask := func(kind uint16, length int, data []byte) error {
@@ -100,10 +112,11 @@ func readServed(conn net.Conn) (size int64, sample []byte, err error) {
 			return err
 		}
 		head := make([]byte, 16)
-		if _, err := io.ReadFull(conn, head); err != nil || order.Uint32(head) != 0x67446698 || order.Uint32(head[4:]) != 0 {
-			return fmt.Errorf("the reply is %x, %w", head, err)
+		_, err := io.ReadFull(conn, head)
+		if err == nil && (order.Uint32(head) != 0x67446698 || order.Uint32(head[4:]) != 0) {
+			err = fmt.Errorf("%w: the reply is %x", errNoNBD, head)
 		}
-		return nil
+		return err
 	}
 	sample = make([]byte, min(size, sampled))
 	if err := ask(0, len(sample), nil); err != nil {

@@ -118,6 +118,9 @@ func (d *Daemon) openTransferOf(r *http.Request, vm *hypervisorapi.VM) (int, any
 		t.content = bytes.Clone(on.content)
 		if vm.State == "running" {
 			t.Consistency = "crash"
+			if d.guest != nil {
+				t.Consistency = "filesystem"
+			}
 		}
 		d.readFrom(on, t, spec)
 	}
