@@ -212,7 +212,7 @@ func (m *Manager) launch(ctx context.Context, s *session, disk *backup.Disk) (en
 		Tenant: s.tenant, For: s.backup, Kernel: m.cfg.Image, CPUs: 1, Memory: helperMemory, Life: vmLife,
 	})
 	if err != nil {
-		if fault.From(err).Code == driver.CodeNoImage {
+		if fault.Is(err, fault.NotFound) {
 			err = fault.Wrap(fault.Unavailable, err, "%s; add it with: mainstay image build-demo", fault.From(err).Message)
 		}
 		return nil, err

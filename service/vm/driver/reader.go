@@ -35,7 +35,8 @@ type Reader struct {
 	Life         time.Duration // after which the daemon removes it
 }
 
-// MakeReader has the daemon make a Reader. It does not start it.
+// MakeReader has the daemon make a Reader. It does not start it. It fails with NotFound if no host has
+// the image.
 func (d *Driver) MakeReader(ctx context.Context, r Reader) (Place, error) {
 	at := Place{Tenant: r.Tenant}
 	var err error
@@ -60,7 +61,8 @@ func (d *Driver) MakeReader(ctx context.Context, r Reader) (Place, error) {
 	return at, err
 }
 
-// hostWith returns a host whose catalog has an image; without one, any host.
+// hostWith returns a host whose catalog has an image, or fails with NotFound. Without an image, it
+// returns any host.
 func (d *Driver) hostWith(ctx context.Context, image string) (string, error) {
 	hosts, err := d.hosts(ctx)
 	if err != nil {
@@ -77,11 +79,8 @@ func (d *Driver) hostWith(ctx context.Context, image string) (string, error) {
 			return "", err
 		}
 	}
-	return "", fault.New(fault.Unavailable, "the hypervisor daemon's catalog has no image %s", image).WithCode(CodeNoImage)
+	return "", fault.New(fault.NotFound, "the hypervisor daemon's catalog has no image %s", image)
 }
-
-// CodeNoImage is the code of the fault for an image that no host has.
-const CodeNoImage = "no_image"
 
 // BootsKernel reports whether an image is a kernel with an initial RAM disk. It is false if there is
 // no such image.
@@ -92,7 +91,9 @@ func (d *Driver) BootsKernel(ctx context.Context, image string) (bool, error) {
 	}
 	for _, node := range hosts {
 		i, err := call[hypervisorapi.Image](ctx, d, Place{Node: node}, readTimeout,
-			func(ctx context.Context, c *hypervisorapi.Client) (*http.Response, error) { return c.GetImage(ctx, image) })
+			func(ctx context.Context, c *hypervisorapi.Client) (*http.Response, error) {
+				return c.GetImage(ctx, image)
+			})
 		if err == nil || !fault.Is(err, fault.NotFound) {
 			return i.Kind == hypervisorapi.ImageKindKernel, err
 		}
