@@ -19,7 +19,7 @@ func (s commands) backups() *cobra.Command {
 		"  mainstay vms backup create web\n  mainstay vms backup restore BACKUP --name web-2", "backups")
 	cmd.AddCommand(
 		s.backupCreate(), s.backupList(), s.backupShow(), s.backupDelete(), s.backupRestore(), s.backupProtect(),
-		s.backupVolumes(), s.backupFiles(), s.backupGetFile(), s.backupClose(),
+		s.backupVolumes(), s.backupFiles(), s.backupGetFile(), s.backupClose(), s.backupBoot(),
 		s.backupStats(), s.backupJobs(), s.backupVerify(), s.backupScan(), s.policies(),
 	)
 	return cmd

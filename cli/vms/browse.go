@@ -156,3 +156,27 @@ func (s commands) backupClose() *cobra.Command {
 		return c.Say("Closed the backup %s.", c.Args[0])
 	})
 }
+
+func (s commands) backupBoot() *cobra.Command {
+	cmd := s.Command(verb.Verb{
+		Use: "boot BACKUP", Short: "Boot a backup, to see that it can be relied on",
+		Long: `Boot a backup, without a network and without restoring it, until the agent of its guest answers. The VM is removed
+afterwards. The service does this by itself for one backup a week. The guest must have the agent.`,
+		Example: "  mainstay vms backup boot BACKUP",
+	}, func(ctx context.Context, c *call) error {
+		a, err := c.Send(c.API.BootBackup(ctx, c.Args[0], vmapi.Nothing{}))
+		j, err := decode[vmapi.Job](a, err)
+		if err != nil {
+			return err
+		}
+		if noWait(c) {
+			return c.Done(a, "The backup %s is being booted by the job %s.", c.Args[0], j.Id)
+		}
+		if err := c.While(ctx, "Booting "+c.Args[0], func() error { return follow(ctx, c, j.Id) }); err != nil {
+			return err
+		}
+		return c.Done(a, "The backup %s has booted, and its guest's agent has answered.", c.Args[0])
+	})
+	noWaitFlag(cmd)
+	return cmd
+}
