@@ -1,7 +1,9 @@
 /** Every page of VM management's console: in both themes and widths, and by the keyboard. */
+import { execFileSync } from 'node:child_process';
 import { createHmac } from 'node:crypto';
-import { writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
 import { choose, dialog, expect, expectAccessible, expectNoSidewaysScroll, shot, test } from './console';
 import { open, startManagement, whyNot, type Management } from './vm';
 
@@ -204,6 +206,47 @@ test('the console and the screen of a VM that runs are drawn', async ({ page }) 
   await page.getByRole('tab', { name: 'Screen' }).click();
   await expect(page.getByText(/^connected$|There is no screen to show/).first()).toBeVisible();
   await expectAccessible(page);
+});
+
+test('files are looked at in a backup, and taken out of it', async ({ page }) => {
+  // A file system with files, made here, and written to the disk of a VM.
+  const disk = join(m.folder, 'files.raw');
+  const content = join(m.folder, 'content');
+  mkdirSync(join(content, 'etc'), { recursive: true });
+  writeFileSync(join(content, 'etc', 'motd'), 'from the backup\n');
+  execFileSync('mke2fs', ['-q', '-t', 'ext4', '-L', 'root', '-d', content, disk, '32M']);
+  await m.made('files', {}, true);
+  let connected = false;
+  for (let i = 0; i < 300 && !connected; i++) {
+    connected = await m.call('POST', '/api/vms/files/agent/put-file', { path: '/tmp/fs.gz', content: gzipSync(readFileSync(disk)).toString('base64') }).then(
+      () => true,
+      () => false,
+    );
+    if (!connected) await new Promise((next) => setTimeout(next, 200));
+  }
+  await m.call('POST', '/api/vms/files/agent/exec', { argv: ['/bin/sh', '-ec', 'busybox zcat /tmp/fs.gz >/dev/vda; sync'] });
+  const backup = await m.call<{ id: string; job_id: string }>('POST', '/api/backups', { vm_name: 'files' });
+  await m.call('GET', `/api/jobs/${backup.job_id}?wait=90`);
+
+  await open(page, m, '/backups?vm=files');
+  await page.getByRole('button', { name: /^Actions for/ }).click();
+  await page.getByRole('menuitem', { name: 'Files' }).click();
+  await expect(page.getByRole('heading', { name: 'Files of files' })).toBeVisible();
+  await expect(page.getByRole('button', { name: 'root' })).toHaveAttribute('aria-pressed', 'true', { timeout: 60_000 });
+  await page.getByRole('link', { name: 'etc/' }).click();
+  const row = page.getByRole('row').filter({ hasText: 'motd' });
+  await expect(row).toContainText('16 B');
+  await expectAccessible(page);
+  await shot(page, 'vm-backup-files');
+  // Chromium would ask where to save the file.
+  await page.evaluate(() => Reflect.deleteProperty(window, 'showSaveFilePicker'));
+  await row.getByRole('button', { name: /^Actions for/ }).click();
+  const [file] = await Promise.all([page.waitForEvent('download'), page.getByRole('menuitem', { name: 'Download' }).click()]);
+  expect(readFileSync(await file.path(), 'utf8')).toBe('from the backup\n');
+  await page.getByRole('navigation', { name: 'Folder' }).getByRole('link', { name: '/', exact: true }).click();
+  await expect(page.getByRole('link', { name: 'lost+found/' })).toBeVisible();
+  await m.call('DELETE', `/api/backups/${backup.id}/files/volumes`);
+  await m.call('DELETE', '/api/vms/files');
 });
 
 test('an image is imported, made larger, offered to new VMs and deleted', async ({ page }) => {

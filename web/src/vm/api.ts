@@ -10,6 +10,7 @@ import { createSession } from '../ui/session';
 type Schemas = components['schemas'];
 export type AuditEntry = Schemas['AuditEntry'];
 export type Backup = Schemas['Backup'];
+export type BackupFile = Schemas['BackupFile'];
 export type BackupPolicy = Schemas['BackupPolicy'];
 export type BackupPolicySpec = Schemas['BackupPolicySpec'];
 export type BackupSpec = Schemas['BackupSpec'];

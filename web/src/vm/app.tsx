@@ -13,6 +13,7 @@ import { Silent } from '../ui/silent';
 import { Account } from './account';
 import { api, callerOf, session, useMay } from './api';
 import { Audit } from './audit';
+import { BackupFiles } from './backups/files';
 import { Backups } from './backups/page';
 import { Billing } from './billing';
 import { Compliance } from './compliance';
@@ -137,6 +138,7 @@ function Pages() {
           </Route>
         )}
         <Route path="/vms/:name">{({ name }) => <VMDetail key={name} name={decodeURIComponent(name)} />}</Route>
+        {may('OpenBackupVolumes') && <Route path="/backups/:id/files">{({ id }) => <BackupFiles key={id} id={decodeURIComponent(id)} />}</Route>}
         {may('GetImage') && <Route path="/images/:id">{({ id }) => <ImageDetail key={id} id={decodeURIComponent(id)} />}</Route>}
         <Route>
           <NotHere />

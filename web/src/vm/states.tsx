@@ -53,6 +53,7 @@ const kinds: Record<string, string> = {
   'vm.restore': 'Restore',
   'backup.create': 'Back up',
   'backup.verify': 'Verify the backup repository',
+  'backup.boot': 'Boot a backup',
   'compliance.scan': 'Compliance scan of',
   'image.build': 'Build image',
   'image.download': 'Download image',

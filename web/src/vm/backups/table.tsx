@@ -1,5 +1,6 @@
 /** A list of backups with their actions. */
 import { useState } from 'react';
+import { useLocation } from 'wouter';
 import { useConfirm } from '../../ui/confirm';
 import { Dialog } from '../../ui/dialog';
 import { Copyable } from '../../ui/copy';
@@ -49,6 +50,7 @@ const columns: readonly Column<Backup>[] = [
   { id: 'size', header: 'Added', cell: (b) => (b.finished ? bytes(b.size_bytes) : ''), sort: (b) => b.size_bytes, text: () => '' },
   { id: 'expires', header: 'Expires', cell: (b) => <EndTime at={b.expires_at} />, sort: (b) => b.expires_at ?? '', text: () => '' },
   { id: 'verified', header: 'Read back', cell: (b) => <Time at={b.verified} />, sort: (b) => b.verified ?? '', text: () => '' },
+  { id: 'boot', header: 'Booted', cell: (b) => b.boot && <BootResult boot={b.boot} />, text: (b) => b.boot?.status ?? '', hidden: true },
   { id: 'description', header: 'Description', cell: (b) => b.description, text: (b) => b.description, hidden: true },
   { id: 'tenant', header: 'Tenant', cell: (b) => b.tenant ?? '', text: (b) => b.tenant ?? '', hidden: true },
 ];
@@ -61,6 +63,7 @@ interface Asked {
 export function BackupTable({ label, pages, at, brief = false, onRestoring }: { label: string; pages: Pages<Backup>; at: string; brief?: boolean; onRestoring?: (vm: string) => void }) {
   const confirm = useConfirm();
   const allowed = useMay();
+  const [, navigate] = useLocation();
   const refresh = useRefresh();
   const cancel = useCancel();
   const { jobs } = useLive();
@@ -82,12 +85,25 @@ export function BackupTable({ label, pages, at, brief = false, onRestoring }: { 
       },
       done: 'The backup is deleted.',
     });
+  const boot = (b: Backup) =>
+    confirm({
+      title: `Boot this backup of ${b.vm_name}?`,
+      body: <p>A VM without a network starts from it, until the agent of its guest answers, and is removed. Nothing is restored. One backup a week is booted anyway.</p>,
+      action: 'Boot the backup',
+      run: async () => {
+        await api.POST('/api/backups/{id}/boot', { params: { path: { id: b.id } } });
+        await refresh();
+      },
+      done: 'The backup is being booted.',
+    });
   const actions = (b: Backup) => {
     const job = jobs?.find((j) => j.id === b.job_id);
     const making = b.status === 'pending' || b.status === 'running';
     return [
       { label: 'Details', run: () => setAsked({ what: 'look', backup: b }) },
       ...(b.status === 'completed' && allowed('RestoreBackup') ? [{ label: 'Restore…', run: () => setAsked({ what: 'restore', backup: b }) }] : []),
+      ...(b.status === 'completed' && allowed('OpenBackupVolumes') ? [{ label: 'Files', run: () => navigate(`/backups/${encodeURIComponent(b.id)}/files`) }] : []),
+      ...(b.status === 'completed' && allowed('BootBackup') ? [{ label: 'Boot…', run: () => boot(b) }] : []),
       ...(making && job && allowed('CancelJob') ? [{ label: 'Cancel', danger: true, run: () => void cancel(job) }] : []),
       ...(b.status === 'completed' && allowed('ProtectBackup') ? [{ label: 'Protect…', run: () => setAsked({ what: 'protect', backup: b }) }] : []),
       ...(!making && !isProtected(b, Date.now()) && allowed('DeleteBackup') ? [{ label: 'Delete…', danger: true, run: () => remove(b) }] : []),
@@ -113,6 +129,19 @@ export function BackupTable({ label, pages, at, brief = false, onRestoring }: { 
   );
 }
 
+const boots = { passed: { tone: 'ok', text: 'its agent answered' }, failed: { tone: 'bad', text: 'it did not boot' }, untried: { tone: 'warn', text: 'could not be tried' } } as const;
+
+/** How the last trial boot of a backup ended. */
+function BootResult({ boot }: { boot: NonNullable<Backup['boot']> }) {
+  const { tone, text } = boots[boot.status];
+  return (
+    <span>
+      <Status tone={tone}>{text}</Status> <Time at={boot.at} />
+      {boot.error !== '' && <>: {boot.error}</>}
+    </span>
+  );
+}
+
 function Look({ backup: b, onClose }: { backup: Backup; onClose: () => void }) {
   return (
     <Dialog title={`Backup of ${b.vm_name}`} onClose={onClose}>
@@ -128,6 +157,7 @@ function Look({ backup: b, onClose }: { backup: Backup; onClose: () => void }) {
             ['Added to the repository', bytes(b.size_bytes)],
             ['Consistency', b.consistency ? consistencyText(b.consistency) : <span key="c" className="muted">not known yet</span>],
             ['Read back', <Time key="v" at={b.verified} />],
+            b.boot !== undefined && ['Booted', <BootResult key="b" boot={b.boot} />],
             ['Expires', <EndTime key="e" at={b.expires_at} />],
             b.protected_until !== undefined && ['Protected until', <DateTime key="p" at={b.protected_until} />],
             b.description !== '' && ['Description', b.description],
