@@ -52,6 +52,27 @@ func (e BackupKind) Valid() bool {
 	}
 }
 
+// Defines values for DiskState.
+const (
+	DiskStateAttached DiskState = "attached"
+	DiskStatePending  DiskState = "pending"
+	DiskStateRemoving DiskState = "removing"
+)
+
+// Valid indicates whether the value is a known member of the DiskState enum.
+func (e DiskState) Valid() bool {
+	switch e {
+	case DiskStateAttached:
+		return true
+	case DiskStatePending:
+		return true
+	case DiskStateRemoving:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ExecPieceStream.
 const (
 	ExecPieceStreamStderr ExecPieceStream = "stderr"
@@ -684,6 +705,9 @@ type Backup struct {
 	// Kind `incremental` builds on the latest backup, and is `full` where there is none to build on
 	Kind BackupKind `json:"kind"`
 
+	// LeftOut The disks that the VM had beside its system disk, which alone is backed up
+	LeftOut []string `json:"left_out"`
+
 	// ParentId The backup that this one builds on
 	ParentId *string `json:"parent_id,omitempty"`
 
@@ -709,6 +733,20 @@ type BackupSpec struct {
 
 	// Kind `incremental` builds on the latest backup, and is `full` where there is none to build on
 	Kind *BackupKind `json:"kind,omitempty"`
+}
+
+// BytesPerSecond The most bytes a second, of reads and writes together; 0: no limit
+type BytesPerSecond = int64
+
+// CD What is in the CD drive. Left out if it is empty
+type CD struct {
+	Image string `json:"image"`
+}
+
+// CDSpec defines model for CDSpec.
+type CDSpec struct {
+	// Image An image of the catalog
+	Image string `json:"image"`
 }
 
 // Capacity defines model for Capacity.
@@ -746,6 +784,67 @@ type CloudInit struct {
 type DefaultCounters struct {
 	Egress  VerdictCounters `json:"egress"`
 	Ingress VerdictCounters `json:"ingress"`
+}
+
+// Disk defines model for Disk.
+type Disk struct {
+	// BytesPerSecond The most bytes a second, of reads and writes together; 0: no limit
+	BytesPerSecond BytesPerSecond `json:"bytes_per_second"`
+	CreatedAt      *time.Time     `json:"created_at,omitempty"`
+
+	// Image The image that it is a copy of
+	Image *string `json:"image,omitempty"`
+
+	// Iops The most reads and writes a second; 0: no limit
+	Iops IOPS `json:"iops"`
+
+	// Name `system` for the system disk
+	Name     string `json:"name"`
+	ReadOnly bool   `json:"read_only"`
+
+	// Serial The serial number that the guest sees: Linux guests have the disk at /dev/disk/by-id/virtio-SERIAL. Empty for the system disk
+	Serial  string `json:"serial"`
+	SizeGib int    `json:"size_gib"`
+
+	// State `attached`: the VM has it whenever it runs. `pending`: the next start attaches it. `removing`: it is being removed, or is when the VM stops
+	State DiskState `json:"state"`
+}
+
+// DiskState `attached`: the VM has it whenever it runs. `pending`: the next start attaches it. `removing`: it is being removed, or is when the VM stops
+type DiskState string
+
+// DiskPatch defines model for DiskPatch.
+type DiskPatch struct {
+	// BytesPerSecond The most bytes a second, of reads and writes together; 0: no limit
+	BytesPerSecond *BytesPerSecond `json:"bytes_per_second,omitempty"`
+
+	// Iops The most reads and writes a second; 0: no limit
+	Iops *IOPS `json:"iops,omitempty"`
+
+	// SizeGib Disks only grow
+	SizeGib *int `json:"size_gib,omitempty"`
+}
+
+// DiskSpec defines model for DiskSpec.
+type DiskSpec struct {
+	// BytesPerSecond The most bytes a second, of reads and writes together; 0: no limit
+	BytesPerSecond *BytesPerSecond `json:"bytes_per_second,omitempty"`
+
+	// Image An image of the catalog that the disk becomes a copy of. Left out: it is empty
+	Image *string `json:"image,omitempty"`
+
+	// Iops The most reads and writes a second; 0: no limit
+	Iops *IOPS `json:"iops,omitempty"`
+
+	// Name Unique in the VM
+	Name     string `json:"name"`
+	ReadOnly *bool  `json:"read_only,omitempty"`
+
+	// Serial Unique in the VM. Left out: the name
+	Serial *string `json:"serial,omitempty"`
+
+	// SizeGib Left out: as large as the image
+	SizeGib *int `json:"size_gib,omitempty"`
 }
 
 // Error defines model for Error.
@@ -829,9 +928,15 @@ type FleetVM struct {
 	Autostart bool       `json:"autostart"`
 
 	// Backend `auto` picks by what the host can do and what the request needs
-	Backend   Backend    `json:"backend"`
-	CreatedAt time.Time  `json:"created_at"`
-	DiskGib   int        `json:"disk_gib"`
+	Backend Backend `json:"backend"`
+
+	// Cd What is in the CD drive. Left out if it is empty
+	Cd        *CD       `json:"cd,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+	DiskGib   int       `json:"disk_gib"`
+
+	// Disks Beside the system disk
+	Disks     []Disk     `json:"disks"`
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 	Firmware  *string    `json:"firmware,omitempty"`
 
@@ -861,7 +966,7 @@ type FleetVM struct {
 	// PauseReason Why a VM is paused though nobody asked for it. no_space: the host has no room for what the guest writes to its disk; the VM goes on by itself when there is. io_error: the host cannot read or write the disk. internal_error: the virtual processor cannot go on. Left out of a VM that was paused on request.
 	PauseReason *PauseReason `json:"pause_reason,omitempty"`
 
-	// Pending Fields whose change waits for the next start: `vcpus`, `memory_mib`, `network`
+	// Pending Fields whose change waits for the next start: `vcpus`, `memory_mib`, `network`, `disks`, `cd`
 	Pending []string `json:"pending"`
 
 	// Pid Of the VM's process while there is one
@@ -1047,6 +1152,9 @@ type Host struct {
 	Version   string `json:"version"`
 	Vms       int    `json:"vms"`
 }
+
+// IOPS The most reads and writes a second; 0: no limit
+type IOPS = int64
 
 // Image defines model for Image.
 type Image struct {
@@ -1608,9 +1716,15 @@ type VM struct {
 	Autostart bool       `json:"autostart"`
 
 	// Backend `auto` picks by what the host can do and what the request needs
-	Backend   Backend    `json:"backend"`
-	CreatedAt time.Time  `json:"created_at"`
-	DiskGib   int        `json:"disk_gib"`
+	Backend Backend `json:"backend"`
+
+	// Cd What is in the CD drive. Left out if it is empty
+	Cd        *CD       `json:"cd,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+	DiskGib   int       `json:"disk_gib"`
+
+	// Disks Beside the system disk
+	Disks     []Disk     `json:"disks"`
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 	Firmware  *string    `json:"firmware,omitempty"`
 
@@ -1639,7 +1753,7 @@ type VM struct {
 	// PauseReason Why a VM is paused though nobody asked for it. no_space: the host has no room for what the guest writes to its disk; the VM goes on by itself when there is. io_error: the host cannot read or write the disk. internal_error: the virtual processor cannot go on. Left out of a VM that was paused on request.
 	PauseReason *PauseReason `json:"pause_reason,omitempty"`
 
-	// Pending Fields whose change waits for the next start: `vcpus`, `memory_mib`, `network`
+	// Pending Fields whose change waits for the next start: `vcpus`, `memory_mib`, `network`, `disks`, `cd`
 	Pending []string `json:"pending"`
 
 	// Pid Of the VM's process while there is one
@@ -1774,6 +1888,9 @@ type BackupID = string
 
 // Cursor defines model for Cursor.
 type Cursor = string
+
+// DiskName defines model for DiskName.
+type DiskName = string
 
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
@@ -2155,11 +2272,20 @@ type PutFileJSONRequestBody = PutFile
 // CreateBackupJSONRequestBody defines body for CreateBackup for application/json ContentType.
 type CreateBackupJSONRequestBody = BackupSpec
 
+// InsertCDJSONRequestBody defines body for InsertCD for application/json ContentType.
+type InsertCDJSONRequestBody = CDSpec
+
 // CloneVMJSONRequestBody defines body for CloneVM for application/json ContentType.
 type CloneVMJSONRequestBody = CloneSpec
 
 // DisableVMJSONRequestBody defines body for DisableVM for application/json ContentType.
 type DisableVMJSONRequestBody = Nothing
+
+// CreateDiskJSONRequestBody defines body for CreateDisk for application/json ContentType.
+type CreateDiskJSONRequestBody = DiskSpec
+
+// ChangeDiskJSONRequestBody defines body for ChangeDisk for application/json ContentType.
+type ChangeDiskJSONRequestBody = DiskPatch
 
 // EnableVMJSONRequestBody defines body for EnableVM for application/json ContentType.
 type EnableVMJSONRequestBody = Nothing

@@ -93,6 +93,16 @@ func commandLines(t *testing.T) map[string]string {
 		"vm disk write web --yes " + disk:                                                "ListVMs CreateTransfer WriteTransfer GetTransfer FinishTransfer",
 		"vm disk read web --consumer nightly --since c0 " + writeFile(t, "old", ""):      "ListVMs CreateTransfer ListTransferRanges ReadTransfer FinishTransfer",
 
+		"vm disk add web data --size 50G --iops 5 --bytes-per-second 9 --serial d": "ListVMs CreateDisk",
+		"vm disk add web data --image tools --read-only":                           "ListVMs CreateDisk",
+		"vm disk list web":                  "ListVMs ListDisks",
+		"vm disk show web data":             "ListVMs GetDisk",
+		"vm disk resize web data 100G":      "ListVMs ChangeDisk",
+		"vm disk limit web system --iops 0": "ListVMs ChangeDisk",
+		"vm disk remove web data --yes":     "ListVMs RemoveDisk",
+		"vm cd insert web demo":             "ListVMs InsertCD",
+		"vm cd eject web":                   "ListVMs EjectCD",
+
 		"vm migrate web --to host-2 --restart --grace 1m": "ListVMs MigrateVM GetOperation",
 		"vm take-back web --host-is-lost":                 "ListVMs TakeBackVM",
 		"vm migration list":                               "ListMigrations",

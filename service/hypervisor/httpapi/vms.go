@@ -31,7 +31,10 @@ func (a *API) apiVM(r record.VM) hypervisorapi.VM {
 		Labels: r.Labels.V, Autostart: r.Autostart, Mac: r.MAC, Ips: r.IPs.V, CreatedAt: r.CreatedAt.Time,
 		StartedAt: r.StartedAt.Ptr(), ExpiresAt: r.ExpiresAt.Ptr(),
 		LastError: r.LastError, Generation: r.Generation, Agent: hypervisorapi.AgentState{Enabled: v.Agent},
-		PauseReason: some(hypervisorapi.PauseReason(r.PauseReason)),
+		PauseReason: some(hypervisorapi.PauseReason(r.PauseReason)), Disks: apiDisks(&r),
+	}
+	if cd := r.CD.V; cd != nil {
+		out.Cd = &hypervisorapi.CD{Image: cd.Image}
 	}
 	if out.Ips == nil || !r.State.HasProcess() {
 		out.Ips = []string{}

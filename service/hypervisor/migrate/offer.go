@@ -45,6 +45,9 @@ func (m *Manager) movable(ctx context.Context, r *record.VM) error {
 	case r.Backend != backend.QEMU || r.HasDisk() && m.host.Disk(r).Format != "qcow2":
 		return fault.New(fault.Conflict, "VMs of the backend %s on the storage %s cannot move; backend qemu on storage dir can",
 			r.Backend, r.Spec.V.Storage).WithCode("migration_unsupported")
+	case len(r.Disks.V) > 0 || r.CD.V != nil:
+		return fault.New(fault.Conflict, "a VM moves without disks beside its system disk and without a CD; "+
+			"remove the disks and eject the CD first").WithCode("has_disks")
 	case r.State != vm.Stopped && r.State != vm.Failed:
 		return fault.New(fault.Conflict, "the VM is %s; stop it first, or let it restart", r.State).WithCode("wrong_state")
 	}

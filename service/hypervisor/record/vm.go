@@ -27,6 +27,8 @@ type Spec struct {
 	Agent      bool      `json:"agent"`
 	CloudInit  CloudInit `json:"cloud_init"`
 	Boot       Boot      `json:"boot"`
+
+	DiskLimits DiskLimits `json:"disk_limits,omitzero"` // of its system disk
 }
 
 // Network is how a VM is connected.
@@ -95,6 +97,9 @@ type VM struct {
 	Running db.JSON[*Hardware] `db:"running"`
 	// StartedWith is what it was started with for this start only; nil: nothing.
 	StartedWith db.JSON[*StartOptions] `db:"started_with"`
+	// Disks are its disks beside the system disk, oldest first.
+	Disks db.JSON[[]Disk] `db:"disks"`
+	CD    db.JSON[*CD]    `db:"cd"` // the medium of its CD drive; nil: none
 	// HandedOver is the migration that gave it to another host, which has not confirmed yet; nil: none.
 	HandedOver db.JSON[*HandOver] `db:"handed_over"`
 	// The larger of what its process has and of what is wanted, which counts against limits.
