@@ -251,6 +251,7 @@ func tourImages(tr *tour, dir string) {
 		tr.Errorf("after a resize: %+v", i)
 	}
 	tr.ok("ExportImage", "/v1/images/catalog/disk/export", nil, 200)
+	tourDisks(tr)
 	tr.ok("RemoveImage", "/v1/images/catalog/disk", nil, 204)
 	tr.ok("CleanImages", "/v1/images/clean", nil, 200)
 	if _, err := exec.LookPath("qemu-img"); err != nil {
@@ -270,6 +271,20 @@ func tourImages(tr *tour, dir string) {
 		"AcknowledgeAudit", "/v1/audit/acknowledge",
 		object{"through": broken.Breaks[0].Recorded, "note": "it was a test"}, 204,
 	)
+}
+
+// tourDisks gives a VM disks and a CD of the catalog's image disk.
+func tourDisks(tr *tour) {
+	tr.Helper()
+	vm := "/v1/vms/" + tr.withEmptyDisk("drives").Id
+	tr.ok("CreateDisk", vm+"/disks", object{"name": "data", "image": "disk"}, 201)
+	tr.ok("ListDisks", vm+"/disks", nil, 200)
+	tr.ok("GetDisk", vm+"/disks/data", nil, 200)
+	tr.ok("ChangeDisk", vm+"/disks/data", object{"size_gib": 2, "iops": 100}, 200)
+	tr.ok("RemoveDisk", vm+"/disks/data", nil, 200)
+	tr.ok("InsertCD", vm+"/cd", object{"image": "disk"}, 200)
+	tr.ok("EjectCD", vm+"/cd", nil, 200)
+	tr.call("DELETE", vm, adminToken, nil).Want(204)
 }
 
 func tourFleet(tr *tour) {

@@ -103,8 +103,14 @@ func (w *Manager) settleDisk(ctx context.Context, r record.VM, p backend.Plugger
 		return w.store.SettleNewDisk(ctx, r.ID, d.ID, true)
 	case d.State == record.DiskMaking:
 		return w.undoDisk(ctx, r, p, &d)
-	case d.State == record.DiskUnplugging && (has || p == nil):
+	case d.State == record.DiskUnplugging && p == nil:
 		return w.store.KeepDisk(ctx, r.ID, d.ID)
+	case d.State == record.DiskUnplugging:
+		out, err := w.unplug(ctx, r, p, d) // the guest may be about to let go
+		if fault.Is(err, fault.Conflict) {
+			err = nil // it stays
+		}
+		return out, err
 	case has:
 		return r, nil // it goes with the process
 	}
@@ -306,6 +312,9 @@ func (w *Manager) SystemGiB(r *record.VM) (int, error) {
 	return r.Spec.V.DiskGiB, nil
 }
 
+// removeAction is the action of the audit entry of a disk that was removed.
+const removeAction = "vm.disk.remove"
+
 // RemoveDisk detaches a disk and removes it with what it holds, at once or when the VM stops.
 func (w *Manager) RemoveDisk(ctx context.Context, id, name string) (record.VM, error) {
 	var out record.VM
@@ -343,15 +352,14 @@ func (w *Manager) inNoSnapshot(ctx context.Context, id string, d *record.Disk) e
 }
 
 func (w *Manager) removeDisk(ctx context.Context, r record.VM, p backend.Plugger, d record.Disk) (record.VM, error) {
-	const action = "vm.disk.remove"
-	running, node := r.AsRunning(), w.host.DataDisk(&r, &d).ID
+	running := r.AsRunning()
 	if p == nil || !slices.ContainsFunc(running.Disks.V, func(has record.Disk) bool { return has.ID == d.ID }) {
 		after := context.WithoutCancel(ctx)
 		r, err := w.store.IntendNoDisk(after, r.ID, d.ID, record.DiskRemoving)
 		if err != nil {
 			return r, err
 		}
-		return w.finishRemoval(after, r, p, &d, action)
+		return w.finishRemoval(after, r, p, &d, removeAction)
 	}
 	if r.State == vm.Paused {
 		return r, fault.New(fault.Conflict, "the VM is paused, and its guest cannot let go of the disk; resume or stop it").
@@ -361,21 +369,26 @@ func (w *Manager) removeDisk(ctx context.Context, r record.VM, p backend.Plugger
 	if err != nil {
 		return r, err
 	}
+	return w.unplug(ctx, r, p, d)
+}
+
+// unplug removes a disk whose guest is to let go of it. If the guest does not, the disk stays.
+func (w *Manager) unplug(ctx context.Context, r record.VM, p backend.Plugger, d record.Disk) (record.VM, error) {
 	waiting, cancel := context.WithTimeout(ctx, letGoLimit)
-	err = p.Unplug(waiting, node)
+	err := p.Unplug(waiting, w.host.DataDisk(&r, &d).ID)
 	cancel()
 	after := context.WithoutCancel(ctx)
 	switch {
 	case err == nil:
-		return w.finishRemoval(after, r, p, &d, action)
+		return w.finishRemoval(after, r, p, &d, removeAction)
 	case errors.Is(err, backend.ErrNoPort):
 		return w.store.DoomDisk(after, r.ID, d.ID)
 	case errors.Is(err, backend.ErrHeld):
 		err = fault.New(fault.Conflict, "the guest does not let go of the disk %s: unmount it in the guest and try again, "+
 			"or stop the VM", d.Name).WithCode("disk_in_use")
 	}
-	_, keepErr := w.store.KeepDisk(after, r.ID, d.ID)
-	return r, errors.Join(cause(ctx, err), keepErr)
+	kept, keepErr := w.store.KeepDisk(after, r.ID, d.ID)
+	return kept, errors.Join(cause(ctx, err), keepErr)
 }
 
 // ChangeDisk changes the size and the limits of a disk, which may be the system disk, at once.
