@@ -1030,6 +1030,31 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/vms/{id}/cd": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Put an image of the catalog, such as an ISO image, into the CD drive, in place of what is there
+         * @description A VM that boots firmware has a drive, and sees the CD at once; the firmware boots it if the system disk does not boot. One that boots a kernel
+         *     gets a read-only disk at its next start instead: until then, `cd` is among its `pending` fields.
+         */
+        put: operations["InsertCD"];
+        post?: never;
+        /** Take the CD out of the drive */
+        delete: operations["EjectCD"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/vms/{id}/clone": {
         parameters: {
             query?: never;
@@ -1093,6 +1118,59 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/v1/vms/{id}/disks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        /** The disks of a VM, the system disk first */
+        get: operations["ListDisks"];
+        put?: never;
+        /**
+         * Make a disk, empty or as a copy of an image, and attach it, also while the VM runs
+         * @description A VM that boots firmware sees the disk at once. One that boots a kernel has no ports for disks: the disk is `pending`, and the next
+         *     start attaches it. A VM may have eight disks beside its system disk.
+         */
+        post: operations["CreateDisk"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/vms/{id}/disks/{disk}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A disk's name */
+                disk: components["parameters"]["DiskName"];
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        /** One disk of a VM */
+        get: operations["GetDisk"];
+        put?: never;
+        post?: never;
+        /**
+         * Detach a disk and remove it with what it holds
+         * @description The guest is asked to let go of the disk. If it does not within 20 seconds, the disk stays (409 `disk_in_use`): unmount it in the guest and
+         *     try again, or stop the VM. A VM that boots a kernel keeps the disk until it stops: `disks` is among its `pending` fields until then.
+         */
+        delete: operations["RemoveDisk"];
+        options?: never;
+        head?: never;
+        /** Make a disk larger or change its limits, at once, also while the VM runs; the system disk has the name `system` */
+        patch: operations["ChangeDisk"];
         trace?: never;
     };
     "/v1/vms/{id}/enable": {
@@ -1727,6 +1805,8 @@ export interface components {
             description: string;
             id: string;
             kind: components["schemas"]["BackupKind"];
+            /** @description The disks that the VM had beside its system disk, which alone is backed up */
+            left_out: string[];
             /** @description The backup that this one builds on */
             parent_id?: string;
             /** @description Of the backup's file */
@@ -1754,6 +1834,11 @@ export interface components {
             description?: string;
             kind?: components["schemas"]["BackupKind"];
         };
+        /**
+         * Format: int64
+         * @description The most bytes a second, of reads and writes together; 0: no limit
+         */
+        BytesPerSecond: number;
         Capacity: {
             free_memory_mib: number;
             free_vcpus: number;
@@ -1762,6 +1847,14 @@ export interface components {
             nodes: number;
             vcpus: number;
             vms: number;
+        };
+        /** @description What is in the CD drive. Left out if it is empty */
+        CD: {
+            image: string;
+        };
+        CDSpec: {
+            /** @description An image of the catalog */
+            image: string;
         };
         Cleaned: {
             /** Format: int64 */
@@ -1782,6 +1875,45 @@ export interface components {
         DefaultCounters: {
             egress: components["schemas"]["VerdictCounters"];
             ingress: components["schemas"]["VerdictCounters"];
+        };
+        Disk: {
+            bytes_per_second: components["schemas"]["BytesPerSecond"];
+            /** Format: date-time */
+            created_at?: string;
+            /** @description The image that it is a copy of */
+            image?: string;
+            iops: components["schemas"]["IOPS"];
+            /** @description `system` for the system disk */
+            name: string;
+            read_only: boolean;
+            /** @description The serial number that the guest sees: Linux guests have the disk at /dev/disk/by-id/virtio-SERIAL. Empty for the system disk */
+            serial: string;
+            size_gib: number;
+            /**
+             * @description `attached`: the VM has it whenever it runs. `pending`: the next start attaches it. `removing`: it is being removed, or is when the VM stops
+             * @enum {string}
+             */
+            state: "attached" | "pending" | "removing";
+        };
+        DiskPatch: {
+            bytes_per_second?: components["schemas"]["BytesPerSecond"];
+            iops?: components["schemas"]["IOPS"];
+            /** @description Disks only grow */
+            size_gib?: number;
+        };
+        DiskSpec: {
+            bytes_per_second?: components["schemas"]["BytesPerSecond"];
+            /** @description An image of the catalog that the disk becomes a copy of. Left out: it is empty */
+            image?: string;
+            iops?: components["schemas"]["IOPS"];
+            /** @description Unique in the VM */
+            name: string;
+            /** @default false */
+            read_only: boolean;
+            /** @description Unique in the VM. Left out: the name */
+            serial?: string;
+            /** @description Left out: as large as the image */
+            size_gib?: number;
         };
         Error: {
             /** @description A stable word for programs */
@@ -2020,6 +2152,11 @@ export interface components {
             /** @description Minisign signature of the file at `path` */
             signature?: string;
         };
+        /**
+         * Format: int64
+         * @description The most reads and writes a second; 0: no limit
+         */
+        IOPS: number;
         Labels: {
             [key: string]: string;
         };
@@ -2466,9 +2603,12 @@ export interface components {
             agent: components["schemas"]["AgentState"];
             autostart: boolean;
             backend: components["schemas"]["Backend"];
+            cd?: components["schemas"]["CD"];
             /** Format: date-time */
             created_at: string;
             disk_gib: number;
+            /** @description Beside the system disk */
+            disks: components["schemas"]["Disk"][];
             /** Format: date-time */
             expires_at?: string;
             firmware?: string;
@@ -2494,7 +2634,7 @@ export interface components {
             name: string;
             network: components["schemas"]["Network"];
             pause_reason?: components["schemas"]["PauseReason"];
-            /** @description Fields whose change waits for the next start: `vcpus`, `memory_mib`, `network` */
+            /** @description Fields whose change waits for the next start: `vcpus`, `memory_mib`, `network`, `disks`, `cd` */
             pending: string[];
             /** @description Of the VM's process while there is one */
             pid?: number;
@@ -2734,6 +2874,8 @@ export interface components {
         BackupID: string;
         /** @description Where the page begins, from the `Link` header */
         Cursor: string;
+        /** @description A disk's name */
+        DiskName: string;
         /** @description A word of the caller's choice. The same request with the same word begins one operation, and answers with that for as long as it is kept, a day after its end. */
         IdempotencyKey: string;
         /** @description An image's name */
@@ -4687,6 +4829,72 @@ export interface operations {
             507: components["responses"]["Full"];
         };
     };
+    InsertCD: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CDSpec"];
+            };
+        };
+        responses: {
+            /** @description The VM */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VM"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    EjectCD: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The VM */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VM"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
     CloneVM: {
         parameters: {
             query?: never;
@@ -4783,6 +4991,167 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["VM"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    ListDisks: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All of them */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Disk"][];
+                };
+            };
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    CreateDisk: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DiskSpec"];
+            };
+        };
+        responses: {
+            /** @description The disk */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Disk"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    GetDisk: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A disk's name */
+                disk: components["parameters"]["DiskName"];
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The disk */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Disk"];
+                };
+            };
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    RemoveDisk: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A disk's name */
+                disk: components["parameters"]["DiskName"];
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The VM */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VM"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    ChangeDisk: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A disk's name */
+                disk: components["parameters"]["DiskName"];
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DiskPatch"];
+            };
+        };
+        responses: {
+            /** @description The disk */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Disk"];
                 };
             };
             400: components["responses"]["Invalid"];
