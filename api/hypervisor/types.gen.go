@@ -961,7 +961,10 @@ type FleetVM struct {
 	MemoryMib int     `json:"memory_mib"`
 	Name      string  `json:"name"`
 	Network   Network `json:"network"`
-	Node      string  `json:"node"`
+
+	// NetworkLimits What the guest may receive and send, at once and also while the VM runs. Takes a network of mode `bridge` or `tap`; the mode `user` has no limits. What is left out, or 0, has no limit
+	NetworkLimits *NetworkLimits `json:"network_limits,omitempty"`
+	Node          string         `json:"node"`
 
 	// PauseReason Why a VM is paused though nobody asked for it. no_space: the host has no room for what the guest writes to its disk; the VM goes on by itself when there is. io_error: the host cannot read or write the disk. internal_error: the virtual processor cannot go on. Left out of a VM that was paused on request.
 	PauseReason *PauseReason `json:"pause_reason,omitempty"`
@@ -1358,6 +1361,12 @@ type Network struct {
 // NetworkMode `user` reaches out by the daemon, `bridge` is a bridge of the host, `tap` is a device of its own
 type NetworkMode string
 
+// NetworkLimits What the guest may receive and send, at once and also while the VM runs. Takes a network of mode `bridge` or `tap`; the mode `user` has no limits. What is left out, or 0, has no limit
+type NetworkLimits struct {
+	ReceiveBitsPerSecond *int64 `json:"receive_bits_per_second,omitempty"`
+	SendBitsPerSecond    *int64 `json:"send_bits_per_second,omitempty"`
+}
+
 // NetworkPolicy A packet that begins a flow is denied if any `deny` rule of its direction matches, else allowed if any `allow` rule matches, else the
 // direction's `default` applies. What belongs to an allowed flow passes both ways. ARP, DHCP and DNS with the daemon's own
 // addresses, and ICMP errors about allowed flows always pass. At most 1,000 rules in both directions together.
@@ -1750,6 +1759,9 @@ type VM struct {
 	Name      string  `json:"name"`
 	Network   Network `json:"network"`
 
+	// NetworkLimits What the guest may receive and send, at once and also while the VM runs. Takes a network of mode `bridge` or `tap`; the mode `user` has no limits. What is left out, or 0, has no limit
+	NetworkLimits *NetworkLimits `json:"network_limits,omitempty"`
+
 	// PauseReason Why a VM is paused though nobody asked for it. no_space: the host has no room for what the guest writes to its disk; the VM goes on by itself when there is. io_error: the host cannot read or write the disk. internal_error: the virtual processor cannot go on. Left out of a VM that was paused on request.
 	PauseReason *PauseReason `json:"pause_reason,omitempty"`
 
@@ -1828,7 +1840,10 @@ type VMPatch struct {
 	// Name Unique within its tenant. The guest keeps its host name
 	Name    *string  `json:"name,omitempty"`
 	Network *Network `json:"network,omitempty"`
-	Vcpus   *int     `json:"vcpus,omitempty"`
+
+	// NetworkLimits What the guest may receive and send, at once and also while the VM runs. Takes a network of mode `bridge` or `tap`; the mode `user` has no limits. What is left out, or 0, has no limit
+	NetworkLimits *NetworkLimits `json:"network_limits,omitempty"`
+	Vcpus         *int           `json:"vcpus,omitempty"`
 }
 
 // VMSpec defines model for VMSpec.

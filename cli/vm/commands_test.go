@@ -84,6 +84,7 @@ func commandLines(t *testing.T) map[string]string {
 		"vm start web --kernel /k --initrd /i --kernel-args x --firmware bios":                 "ListVMs StartVM",
 		"vm start web --share /srv:data:ro --share /a:b --extra-arg=-rtc --extra-arg base=utc": "ListVMs StartVM",
 		"vm resize web 40G":                                                                    "ListVMs ResizeVM",
+		"vm set web --receive-limit 1000000 --send-limit 0":                                    "ListVMs PatchVM",
 		"vm set web --publish-none":                                                            "ListVMs PatchVM",
 		"vm set web --vcpus 4 --memory 2G --network user --mac 52:54:00:00:00:01 --publish 30080:80": "ListVMs PatchVM",
 		"vm set web --cpus 2 --name web-2 --autostart=false":                                         "ListVMs PatchVM",

@@ -30,7 +30,7 @@ func bootableCD(t *testing.T, text string) string {
 	catalog := cd[19*sector:]
 	catalog[0], catalog[0x1e], catalog[0x1f] = 1, 0x55, 0xaa
 	catalog[0x20], catalog[0x26], catalog[0x28] = 0x88, 4, 20 // bootable, 4 sectors of 512 bytes, from sector 20
-	copy(cd[20*sector:], "\x0e\x1f"+ // push cs; pop ds
+	copy(cd[20*sector:], "\x0e\x1f"+                          // push cs; pop ds
 		"\xbe\x14\x7c"+ // mov si, 0x7c14
 		"\xba\xf8\x03"+ // mov dx, 0x3f8
 		"\xac\x84\xc0\x74\x03\xee\xeb\xf8"+ // lodsb; test al, al; jz +3; out dx, al; jmp -8
@@ -163,7 +163,9 @@ func TestASnapshotHoldsAllDisksOfTheSameMoment(t *testing.T) {
 	}
 	add("a")
 	add("b")
-	write := func(text string) { d.sh(vm.Id, writing("a", text)+"; "+writing("b", text)+"; echo "+text+" >/dev/vda; sync") }
+	write := func(text string) {
+		d.sh(vm.Id, writing("a", text)+"; "+writing("b", text)+"; echo "+text+" >/dev/vda; sync")
+	}
 	read := func() string { return d.sh(vm.Id, reading("a")+"; "+reading("b")+"; head -n 1 /dev/vda") }
 	write("disk")
 	d.call("POST", path+"/snapshots", adminToken, object{"name": "disk"}).Want(201)

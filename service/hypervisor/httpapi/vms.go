@@ -33,6 +33,11 @@ func (a *API) apiVM(r record.VM) hypervisorapi.VM {
 		LastError: r.LastError, Generation: r.Generation, Agent: hypervisorapi.AgentState{Enabled: v.Agent},
 		PauseReason: some(hypervisorapi.PauseReason(r.PauseReason)), Disks: apiDisks(&r),
 	}
+	if l := v.NetworkLimits; l != (record.NetworkLimits{}) {
+		out.NetworkLimits = &hypervisorapi.NetworkLimits{
+			ReceiveBitsPerSecond: &l.Receive, SendBitsPerSecond: &l.Send,
+		}
+	}
 	if cd := r.CD.V; cd != nil {
 		out.Cd = &hypervisorapi.CD{Image: cd.Image}
 	}
@@ -187,6 +192,9 @@ func (a *API) PatchVM(
 	if n := b.Network; n != nil {
 		c.Network = ref(networkOf(n))
 		c.MAC = value(n.Mac)
+	}
+	if l := b.NetworkLimits; l != nil {
+		c.NetworkLimits = &record.NetworkLimits{Receive: value(l.ReceiveBitsPerSecond), Send: value(l.SendBitsPerSecond)}
 	}
 	r, err := a.plan.Change(ctx, req.Id, c)
 	if err != nil {

@@ -112,6 +112,8 @@ type Reconfiguration struct {
 	MemoryMiB *int
 	Network   *Network
 	MAC       string // with Network: of the device; empty: none
+	// NetworkLimits is for VMs with a device on the host.
+	NetworkLimits *NetworkLimits
 }
 
 func (c *Reconfiguration) apply(r *VM) (changed []string) {
@@ -150,6 +152,15 @@ func (c *Reconfiguration) apply(r *VM) (changed []string) {
 		r.Running.V = &had
 	}
 	r.setHardware(want)
+	limits := r.Spec.V.NetworkLimits
+	if c.NetworkLimits != nil {
+		limits = *c.NetworkLimits
+	}
+	if !r.HasTap() {
+		limits = NetworkLimits{} // there is nothing to limit
+	}
+	set("network_limits", r.Spec.V.NetworkLimits, limits)
+	r.Spec.V.NetworkLimits = limits
 	return changed
 }
 

@@ -28,7 +28,8 @@ type Spec struct {
 	CloudInit  CloudInit `json:"cloud_init"`
 	Boot       Boot      `json:"boot"`
 
-	DiskLimits DiskLimits `json:"disk_limits,omitzero"` // of its system disk
+	DiskLimits    DiskLimits    `json:"disk_limits,omitzero"` // of its system disk
+	NetworkLimits NetworkLimits `json:"network_limits,omitzero"`
 }
 
 // Network is how a VM is connected.
@@ -38,6 +39,13 @@ type Network struct {
 	IP     string `json:"ip,omitempty"`
 
 	Forwards []Forward `json:"forwards,omitempty"` // with mode user
+}
+
+// NetworkLimits limit what a guest receives and sends through its device on the host, in bits a second. Zero
+// values mean no limit.
+type NetworkLimits struct {
+	Receive int64 `json:"receive,omitempty"`
+	Send    int64 `json:"send,omitempty"`
 }
 
 // Modes of a network.

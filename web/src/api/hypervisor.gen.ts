@@ -2289,6 +2289,13 @@ export interface components {
              */
             mode: "none" | "user" | "bridge" | "tap";
         };
+        /** @description What the guest may receive and send, at once and also while the VM runs. Takes a network of mode `bridge` or `tap`; the mode `user` has no limits. What is left out, or 0, has no limit */
+        NetworkLimits: {
+            /** Format: int64 */
+            receive_bits_per_second?: number;
+            /** Format: int64 */
+            send_bits_per_second?: number;
+        };
         /**
          * @description A packet that begins a flow is denied if any `deny` rule of its direction matches, else allowed if any `allow` rule matches, else the
          *     direction's `default` applies. What belongs to an allowed flow passes both ways. ARP, DHCP and DNS with the daemon's own
@@ -2633,6 +2640,7 @@ export interface components {
             memory_mib: number;
             name: string;
             network: components["schemas"]["Network"];
+            network_limits?: components["schemas"]["NetworkLimits"];
             pause_reason?: components["schemas"]["PauseReason"];
             /** @description Fields whose change waits for the next start: `vcpus`, `memory_mib`, `network`, `disks`, `cd` */
             pending: string[];
@@ -2714,6 +2722,7 @@ export interface components {
             /** @description Unique within its tenant. The guest keeps its host name */
             name?: string;
             network?: components["schemas"]["Network"];
+            network_limits?: components["schemas"]["NetworkLimits"];
             vcpus?: number;
         };
         VMSpec: {
