@@ -711,6 +711,15 @@ func (c *Client) GetVMHistory(ctx context.Context, id VMID, params *GetVMHistory
 	return c.Send(ctx, out, editors)
 }
 
+// GetVMLog The end of the serial log: what the VM printed, also before it was restarted
+func (c *Client) GetVMLog(ctx context.Context, id VMID, params *GetVMLogParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/v1/vms/{id}/log").Path("id", id)
+	if params != nil {
+		out.Query("tail", params.Tail)
+	}
+	return c.Send(ctx, out, editors)
+}
+
 // GetVMMetrics What the VM uses now
 func (c *Client) GetVMMetrics(ctx context.Context, id VMID, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("GET", "/v1/vms/{id}/metrics").Path("id", id), editors)

@@ -308,6 +308,10 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Query("since", false, &q.Params.Since)
 		in.Query("points", false, &q.Params.Points)
 	}, s.GetVMHistory, GetVMHistoryResponseObject.VisitGetVMHistoryResponse))
+	mux.HandleFunc("GET "+base+"/v1/vms/{id}/log", rest.Serve(fail, func(in *rest.Input, q *GetVMLogRequestObject) {
+		in.Path("id", &q.Id)
+		in.Query("tail", false, &q.Params.Tail)
+	}, s.GetVMLog, GetVMLogResponseObject.VisitGetVMLogResponse))
 	mux.HandleFunc("GET "+base+"/v1/vms/{id}/metrics", rest.Serve(fail, func(in *rest.Input, q *GetVMMetricsRequestObject) {
 		in.Path("id", &q.Id)
 	}, s.GetVMMetrics, GetVMMetricsResponseObject.VisitGetVMMetricsResponse))
@@ -1677,6 +1681,23 @@ func (r GetVMHistory200JSONResponse) VisitGetVMHistoryResponse(w http.ResponseWr
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
+// GetVMLogRequestObject is a request of GetVMLog.
+type GetVMLogRequestObject struct {
+	Id     VMID
+	Params GetVMLogParams
+}
+
+// GetVMLogResponseObject is an answer of GetVMLog.
+type GetVMLogResponseObject interface {
+	VisitGetVMLogResponse(w http.ResponseWriter) error
+}
+
+type GetVMLog200TextResponse string
+
+func (r GetVMLog200TextResponse) VisitGetVMLogResponse(w http.ResponseWriter) error {
+	return rest.WriteText(w, 200, "text/plain", string(r))
+}
+
 // GetVMMetricsRequestObject is a request of GetVMMetrics.
 type GetVMMetricsRequestObject struct {
 	Id VMID
@@ -2239,6 +2260,9 @@ type Server interface {
 	// GetVMHistory What the VM used in the last seven days
 	// (GET /v1/vms/{id}/history)
 	GetVMHistory(context.Context, GetVMHistoryRequestObject) (GetVMHistoryResponseObject, error)
+	// GetVMLog The end of the serial log: what the VM printed, also before it was restarted
+	// (GET /v1/vms/{id}/log)
+	GetVMLog(context.Context, GetVMLogRequestObject) (GetVMLogResponseObject, error)
 	// GetVMMetrics What the VM uses now
 	// (GET /v1/vms/{id}/metrics)
 	GetVMMetrics(context.Context, GetVMMetricsRequestObject) (GetVMMetricsResponseObject, error)

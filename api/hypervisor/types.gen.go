@@ -2186,6 +2186,12 @@ type GetVMHistoryParams struct {
 	Points *int `form:"points,omitempty" json:"points,omitempty"`
 }
 
+// GetVMLogParams defines parameters for GetVMLog.
+type GetVMLogParams struct {
+	// Tail The most bytes
+	Tail *int `form:"tail,omitempty" json:"tail,omitempty"`
+}
+
 // MigrateVMParams defines parameters for MigrateVM.
 type MigrateVMParams struct {
 	// IdempotencyKey A word of the caller's choice. The same request with the same word begins one operation, and answers with that for as long as it is kept, a day after its end.

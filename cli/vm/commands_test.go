@@ -102,6 +102,7 @@ func commandLines(t *testing.T) map[string]string {
 		"vm disk limit web system --iops 0": "ListVMs ChangeDisk",
 		"vm disk remove web data --yes":     "ListVMs RemoveDisk",
 		"vm cd insert web demo":             "ListVMs InsertCD",
+		"vm log web --tail 100":             "ListVMs GetVMLog",
 		"vm cd eject web":                   "ListVMs EjectCD",
 
 		"vm migrate web --to host-2 --restart --grace 1m": "ListVMs MigrateVM GetOperation",

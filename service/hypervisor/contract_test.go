@@ -138,6 +138,9 @@ func takeTour(tr *tour) {
 		a.Header.Get("X-File-Mode") != "0600" {
 		tr.Errorf("%q, mode %s", a.Body, a.Header.Get("X-File-Mode"))
 	}
+	if a := tr.ok("GetVMLog", vm+"/log?tail=1000000", nil, 200); !strings.Contains(a.Body, "mainstay demo guest: ready") {
+		tr.Errorf("the serial log is %q", a.Body)
+	}
 	tr.ok("GetVMMetrics", vm+"/metrics", nil, 200)
 	tr.ok("GetVMHistory", vm+"/history", nil, 200)
 	tr.ok("ListVMEvents", vm+"/events?limit=2", nil, 200)

@@ -382,3 +382,45 @@ func TestOnlyANetworkWithADeviceOnTheHostHasLimits(t *testing.T) {
 		t.Errorf("limits of a network that has none: %+v", l)
 	}
 }
+
+func TestTheSerialLogOutlivesTheVMAndTheDaemon(t *testing.T) {
+	t.Parallel()
+	d := start(t, usualDocument).withDemo()
+	vm := d.boot("one", nil)
+	path := "/v1/vms/" + vm.Id
+	log := func(query string) string {
+		t.Helper()
+		return d.call("GET", path+"/log"+query, adminToken, nil).Want(200).Body
+	}
+	awaitLog := func(text string) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); !strings.Contains(log("?tail=2097152"), text); time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("the log does not have %q: %q", text, log("?tail=2097152"))
+			}
+		}
+	}
+	d.sh(vm.Id, "echo before the kill >/dev/console")
+	awaitLog("before the kill")
+	kill := d.mortal()
+	d.connected(vm.Id)
+	kill()
+	d.run()
+	d.connected(vm.Id)
+	d.sh(vm.Id, "echo after the kill >/dev/console")
+	awaitLog("after the kill")
+	d.call("POST", path+"/restart", adminToken, object{"force": true}).Want(200)
+	d.connected(vm.Id)
+	d.call("POST", path+"/stop", adminToken, object{"force": true}).Want(200)
+	whole := log("?tail=2097152")
+	if strings.Count(whole, "mainstay demo guest: ready") != 2 || !strings.Contains(whole, "before the kill") {
+		t.Errorf("%q", whole)
+	}
+	if end := log("?tail=10"); end != whole[len(whole)-10:] {
+		t.Errorf("the last 10 bytes are %q", end)
+	}
+	for _, wrong := range []string{"0", "-1", "2097153", "x"} {
+		d.call("GET", path+"/log?tail="+wrong, adminToken, nil).Refused(400, "invalid", "tail")
+	}
+	d.call("GET", path+"/log", otherToken, nil).Want(404)
+}

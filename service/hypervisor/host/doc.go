@@ -5,6 +5,7 @@
 //	paths.go     where a VM's files are, and the Spec that its backend gets
 //	make.go      the folder of a new VM and its boot files
 //	run.go       Equip and Confine when a VM starts; Strip and Clean afterwards
+//	console.go   serial logs
 //	disks.go     disks of a VM beside its system disk
 //	base.go      disks that linked clones share
 //	proc_*.go    processes and devices as Linux reports them

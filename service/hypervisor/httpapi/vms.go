@@ -532,3 +532,11 @@ func (a *API) CancelOperation(
 	}
 	return hypervisorapi.CancelOperation200JSONResponse(apiOperation(op)), nil
 }
+
+// GetVMLog returns the end of a VM's serial log.
+func (a *API) GetVMLog(
+	ctx context.Context, req hypervisorapi.GetVMLogRequestObject,
+) (hypervisorapi.GetVMLogResponseObject, error) {
+	raw, err := a.life.ConsoleLog(ctx, req.Id, orElse(req.Params.Tail, 64<<10))
+	return hypervisorapi.GetVMLog200TextResponse(raw), err
+}

@@ -165,7 +165,7 @@ func (l *Life) Adopt(ctx context.Context, m *machine.Machine, r record.VM, insta
 		l.machines.Keep(l.machines.Ending(), "VM halt", func(context.Context) { l.followHalts(ctx, m, instance, o) })
 	}
 	if r.Backend != backend.Sandbox {
-		l.machines.Go("VM console", func() { l.machines.WatchConsole(m, instance) })
+		l.machines.Go("VM console", func() { l.machines.WatchConsole(m, instance, l.host.ConsoleLog(r.ID)) })
 	}
 	if r.Spec.V.Agent {
 		l.machines.Keep(l.machines.Ending(), "guest agent", func(context.Context) { l.agent.Keep(m, instance) })

@@ -1262,6 +1262,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/vms/{id}/log": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        /**
+         * The end of the serial log: what the VM printed, also before it was restarted
+         * @description The newest MiB is kept, and up to another one. What a VM prints while the daemon is down is not kept. Sandboxes have no serial console.
+         */
+        get: operations["GetVMLog"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/vms/{id}/metrics": {
         parameters: {
             query?: never;
@@ -5297,6 +5320,37 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["VMHistory"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    GetVMLog: {
+        parameters: {
+            query?: {
+                /** @description The most bytes */
+                tail?: number;
+            };
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As the guest printed it, with any bytes */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
                 };
             };
             400: components["responses"]["Invalid"];

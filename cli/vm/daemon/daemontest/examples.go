@@ -52,6 +52,7 @@ func Examples() map[string]string {
 		"RemoveDisk":       vm,
 		"InsertCD":         vm,
 		"EjectCD":          vm,
+		"GetVMLog":         "ready\n",
 		"StartVM":          vm,
 		"StopVM":           vm,
 		"RestartVM":        vm,
