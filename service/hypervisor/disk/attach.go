@@ -91,7 +91,9 @@ func (w *Manager) settleDisks(ctx context.Context, m *machine.Machine, r record.
 	return r, err
 }
 
-func (w *Manager) settleDisk(ctx context.Context, r record.VM, p backend.Plugger, d record.Disk) (_ record.VM, err error) {
+func (w *Manager) settleDisk(
+	ctx context.Context, r record.VM, p backend.Plugger, d record.Disk,
+) (_ record.VM, err error) {
 	has := false
 	if p != nil {
 		if has, err = p.HasDisk(ctx, w.host.DataDisk(&r, &d).ID); err != nil {

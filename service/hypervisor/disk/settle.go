@@ -24,7 +24,7 @@ func (w *Manager) Settle(ctx context.Context, m *machine.Machine, r record.VM) e
 	if err != nil {
 		return err
 	}
-	if !r.HasDisk() {
+	if _, err := w.diskKeeper(&r); err != nil { // it has no disk that is worked on
 		if instance, _ := m.Process(); instance == nil {
 			return nil
 		}

@@ -189,7 +189,9 @@ func (i *Instance) SetMedium(ctx context.Context, d *backend.Disk) error {
 // isDrive reports whether the device of the CD is a drive, whose medium can be changed, and not a disk.
 func (i *Instance) isDrive(ctx context.Context) bool {
 	var kind string
-	err := i.monitor.Execute(ctx, "qom-get", map[string]any{"path": peripherals + "/" + cdDevice, "property": "type"}, &kind)
+	err := i.monitor.Execute(
+		ctx, "qom-get", map[string]any{"path": peripherals + "/" + cdDevice, "property": "type"}, &kind,
+	)
 	return err == nil && kind == "ide-cd"
 }
 
