@@ -1275,6 +1275,9 @@ type MigrationOffer struct {
 	// DiskBytes The size of the disk as its guest sees it. 0: it has none
 	DiskBytes int64 `json:"disk_bytes"`
 
+	// Disks The disks beside the system disk, as daemons store them. The file of each is `data-` and its id
+	Disks *[]map[string]interface{} `json:"disks,omitempty"`
+
 	// Files The layers of the disk, topmost first, then boot files
 	Files []MigrationFile `json:"files"`
 
@@ -1311,6 +1314,9 @@ type MovingSnapshot struct {
 	AgentSecret *string   `json:"agent_secret,omitempty"`
 	CreatedAt   time.Time `json:"created_at"`
 	Description string    `json:"description"`
+
+	// Disks The ids of the disks beside the system disk that it holds
+	Disks *[]string `json:"disks,omitempty"`
 
 	// Hardware What the VM had, as daemons store it
 	Hardware    *map[string]interface{} `json:"hardware,omitempty"`

@@ -262,6 +262,47 @@ func TestAStoppedVMMovesWithItsDiskSnapshotsAndIdentity(t *testing.T) {
 	}
 }
 
+func TestADiskBesideTheSystemDiskMovesWithItsVM(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	vm := p.stopped("web")
+	path := "/v1/vms/" + vm.Id
+	p.from.call("POST", path+"/disks", adminToken, object{"name": "data", "size_gib": 2, "serial": "S", "iops": 9}).Want(201)
+	p.from.call("POST", path+"/disks", adminToken, object{"name": "tools", "image": "base", "read_only": true}).Want(201)
+	qemuIO(t, p.from.diskFiles(vm.Id)[0], "write -P 5 100M 1M")
+	sums := map[string]string{}
+	for _, file := range p.from.diskFiles(vm.Id) {
+		sums[filepath.Base(file)] = checksum(t, file)
+	}
+	p.from.call("POST", path+"/snapshots", adminToken, object{"name": "s2"}).Want(201)
+	p.from.call("PUT", path+"/cd", adminToken, object{"image": "base"}).Want(200)
+	p.migrate(vm.Id).Refused(409, "has_cd", "")
+	p.from.call("DELETE", path+"/cd", adminToken, nil).Want(200)
+	p.from.finished(p.migrate(vm.Id).Want(202))
+	p.to.wantDisks(vm.Id, "system attached", "data attached", "tools attached")
+	data := contracttest.As[hypervisorapi.Disk](p.to.call("GET", path+"/disks/data", adminToken, nil).Want(200))
+	if data.SizeGib != 2 || data.Serial != "S" || data.Iops != 9 {
+		t.Errorf("%+v", data)
+	}
+	moved := p.to.diskFiles(vm.Id)
+	for _, file := range moved {
+		if got := checksum(t, file); got != sums[filepath.Base(file)] {
+			t.Errorf("%s holds something else", file)
+		}
+	}
+	if len(moved) != 2 {
+		t.Errorf("%v", moved)
+	}
+	p.to.call("DELETE", path+"/disks/data", adminToken, nil).Refused(409, "has_snapshots", "")
+	p.to.call("POST", path+"/snapshots/s2/revert", adminToken, nil).Want(200)
+	p.to.call("POST", path+"/start", adminToken, nil).Want(200)
+	p.to.call("POST", path+"/stop", adminToken, object{"force": true}).Want(200)
+	p.to.call("DELETE", path, adminToken, nil).Want(204)
+	if left := p.to.diskFiles(vm.Id); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
 func TestAVMThatRunsRestartsAtTheOtherHost(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)

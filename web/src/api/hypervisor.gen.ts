@@ -2235,6 +2235,10 @@ export interface components {
              * @description The size of the disk as its guest sees it. 0: it has none
              */
             disk_bytes: number;
+            /** @description The disks beside the system disk, as daemons store them. The file of each is `data-` and its id */
+            disks?: {
+                [key: string]: unknown;
+            }[];
             /** @description The layers of the disk, topmost first, then boot files */
             files: components["schemas"]["MigrationFile"][];
             /** @description Of the migration. Chosen by the host that offers the VM */
@@ -2269,6 +2273,8 @@ export interface components {
             /** Format: date-time */
             created_at: string;
             description: string;
+            /** @description The ids of the disks beside the system disk that it holds */
+            disks?: string[];
             /** @description What the VM had, as daemons store it */
             hardware?: {
                 [key: string]: unknown;
