@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -642,6 +643,20 @@ func TestAHostileOfferIsRefusedAndLeavesNothing(t *testing.T) {
 		}
 		return f
 	}
+	dataDisk := func(change object) object {
+		d := object{
+			"id": "0123456789ab", "name": "d", "port": 1, "size_gib": 1, "serial": "d", "state": "ready",
+			"created_at": "2026-01-02T03:04:05Z",
+		}
+		maps.Copy(d, change)
+		return d
+	}
+	with := func(change object) func(offer, vm, spec object) {
+		return func(o, _, _ object) {
+			o["disks"] = []object{dataDisk(change)}
+			o["files"] = []object{file("kernel", 8, ""), file("data-0123456789ab", 8, "")}
+		}
+	}
 	for _, c := range []struct {
 		name   string
 		change func(offer, vm, spec object)
@@ -672,6 +687,25 @@ func TestAHostileOfferIsRefusedAndLeavesNothing(t *testing.T) {
 		{"a bridge that is not allowed", func(_, _, spec object) {
 			spec["network"] = object{"mode": "bridge", "bridge": "docker0"}
 		}, 400, ""},
+		{"a disk that is not offered", func(o, _, _ object) {
+			o["files"] = []object{file("kernel", 8, ""), file("data-0123456789ab", 8, "")}
+		}, 400, ""},
+		{"a disk without a file", func(o, _, _ object) { o["disks"] = []object{dataDisk(nil)} }, 400, ""},
+		{"a disk on a file of this host", func(o, _, _ object) {
+			o["disks"] = []object{dataDisk(nil)}
+			o["files"] = []object{file("kernel", 8, ""), file("data-0123456789ab", 8, secret)}
+		}, 400, ""},
+		{"a path as a disk", with(object{"id": "../../x"}), 400, ""},
+		{"a path as a disk's name", with(object{"name": "../x"}), 400, ""},
+		{"an option as a serial number", with(object{"serial": "a,b=c"}), 400, ""},
+		{"a port that is not there", with(object{"port": 9}), 400, ""},
+		{"a huge disk", with(object{"size_gib": 1 << 40}), 400, ""},
+		{"limits below zero", with(object{"limits": object{"iops": -1}}), 400, ""},
+		{"a disk that is being removed", with(object{"state": "removing"}), 400, ""},
+		{"two disks in one port", func(o, _, _ object) {
+			o["disks"] = []object{dataDisk(nil), dataDisk(object{"id": "ba9876543210", "name": "e", "serial": "e"})}
+			o["files"] = []object{file("kernel", 8, ""), file("data-0123456789ab", 8, ""), file("data-ba9876543210", 8, "")}
+		}, 400, ""},
 		{"an empty secret", func(_, vm, spec object) { spec["agent"], vm["agent_secret"] = true, "good\n" }, 400, ""},
 	} {
 		offer := offered("evil", file("kernel", 8, ""))
@@ -681,6 +715,10 @@ func TestAHostileOfferIsRefusedAndLeavesNothing(t *testing.T) {
 		}
 	}
 	d.call("POST", "/v1/migrations", acmeToken, offered("evil")).Refused(403, "denied", "")
+	good := offered("good", file("kernel", 8, ""), file("data-0123456789ab", 8, ""))
+	good["disks"] = []object{dataDisk(nil)}
+	fine := contracttest.As[hypervisorapi.Migration](d.call("POST", "/v1/migrations", adminToken, good).Want(201))
+	d.call("DELETE", "/v1/migrations/"+fine.Id, adminToken, nil).Want(204)
 
 	// Files that are not what was offered.
 	disk := filepath.Join(t.TempDir(), "d.qcow2")
