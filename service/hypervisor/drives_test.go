@@ -424,3 +424,53 @@ func TestTheSerialLogOutlivesTheVMAndTheDaemon(t *testing.T) {
 	}
 	d.call("GET", path+"/log", otherToken, nil).Want(404)
 }
+
+func TestAGuestThatDoesNotLetGoKeepsItsDiskUntilTheVMStops(t *testing.T) {
+	t.Parallel()
+	need(t, "qemu-system-x86_64", "qemu-img")
+	d := start(t, usualDocument)
+	vm := contracttest.As[hypervisorapi.VM](d.call("POST", "/v1/vms", acmeToken, object{
+		"name": "one", "memory_mib": 64, "disk_gib": 1, "network": object{"mode": "none"}, "start": true,
+	}).Want(201))
+	d.await(vm.Id, "running")
+	path := "/v1/vms/" + vm.Id + "/disks"
+	d.call("POST", path, acmeToken, object{"name": "data", "size_gib": 1}).Want(201)
+	// Nothing runs in the guest that could.
+	d.call("DELETE", path+"/data", acmeToken, nil).Refused(409, "disk_in_use", "")
+	d.wantDisks(vm.Id, "system attached", "data attached")
+	if len(d.diskFiles(vm.Id)) != 1 {
+		t.Error("the disk is gone")
+	}
+	d.call("PATCH", path+"/data", acmeToken, object{"iops": 5}).Want(200)
+	d.call("POST", "/v1/vms/"+vm.Id+"/stop", acmeToken, object{"force": true}).Want(200)
+	d.call("DELETE", path+"/data", acmeToken, nil).Want(200)
+	d.wantDisks(vm.Id, "system attached")
+	if left := d.diskFiles(vm.Id); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestADiskThatIsRemovedDuringASnapshotIsInItOrGone(t *testing.T) {
+	t.Parallel()
+	d := start(t, usualDocument)
+	vm := d.withEmptyDisk("one")
+	path := "/v1/vms/" + vm.Id
+	for round := range 4 {
+		name := fmt.Sprint("d", round)
+		d.call("POST", path+"/disks", adminToken, object{"name": name, "size_gib": 1}).Want(201)
+		var removed, kept int
+		var both sync.WaitGroup
+		both.Go(func() { kept = d.call("POST", path+"/snapshots", adminToken, object{"name": name}).Status })
+		both.Go(func() { removed = d.call("DELETE", path+"/disks/"+name, adminToken, nil).Status })
+		both.Wait()
+		has := slices.Contains(d.disks(vm.Id), name+" attached")
+		if kept != 201 || removed != 200 && removed != 409 || has != (removed == 409) || len(d.diskFiles(vm.Id)) != map[bool]int{true: 1}[has] {
+			t.Errorf("the snapshot %d, the removal %d; the disk is there: %v, %v", kept, removed, has, d.diskFiles(vm.Id))
+		}
+		d.call("POST", path+"/snapshots/"+name+"/revert", adminToken, nil).Want(200)
+		d.call("DELETE", path+"/snapshots/"+name, adminToken, nil).Want(204)
+		if has {
+			d.call("DELETE", path+"/disks/"+name, adminToken, nil).Want(200)
+		}
+	}
+}
