@@ -166,7 +166,7 @@ func disksOf(o *hypervisorapi.MigrationOffer) (all []record.Disk, err error) {
 		field := fmt.Sprintf("disks.%d", i)
 		file, port, number := "id "+d.ID, fmt.Sprint("port ", d.Port), "serial "+d.Serial
 		switch {
-		case !diskID.MatchString(d.ID) || !nameOfDisk.MatchString(d.Name) || len(d.Name) > 20 || !serial.MatchString(d.Serial):
+		case !diskID.MatchString(d.ID), !nameOfDisk.MatchString(d.Name), len(d.Name) > 20, !serial.MatchString(d.Serial):
 			return nil, fault.InvalidField(field, "has an id, a name or a serial number that is not valid")
 		case d.Port < 1 || d.Port > backend.MaxPorts || d.SizeGiB < 1 || d.SizeGiB > 1<<16 || !validLimits(d.Limits):
 			return nil, fault.InvalidField(field, "has a port, a size or limits that are out of range")
@@ -197,7 +197,8 @@ func checkSpec(s *record.Spec, diskBytes int64) error {
 		return fault.InvalidField("spec.disk_gib", "is not that of the offered disk")
 	case !validLimits(s.DiskLimits):
 		return fault.InvalidField("spec.disk_limits", "are out of range")
-	case min(s.NetworkLimits.Receive, s.NetworkLimits.Send) < 0 || max(s.NetworkLimits.Receive, s.NetworkLimits.Send) > 1e11:
+	case s.NetworkLimits.Receive < 0, s.NetworkLimits.Receive > 1e11,
+		s.NetworkLimits.Send < 0, s.NetworkLimits.Send > 1e11:
 		return fault.InvalidField("spec.network_limits", "are out of range")
 	case s.TTLSeconds < 0:
 		return fault.InvalidField("spec.ttl_seconds", "must not be negative")
