@@ -583,6 +583,21 @@ func (c *Client) CreateBackupWithBody(ctx context.Context, id VMID, params *Crea
 	return c.Send(ctx, out.Body(contentType, body), editors)
 }
 
+// EjectCD Take the CD out of the drive
+func (c *Client) EjectCD(ctx context.Context, id VMID, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("DELETE", "/v1/vms/{id}/cd").Path("id", id), editors)
+}
+
+// InsertCD Put an image of the catalog, such as an ISO image, into the CD drive, in place of what is there
+func (c *Client) InsertCD(ctx context.Context, id VMID, body InsertCDJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("PUT", "/v1/vms/{id}/cd").Path("id", id).JSON("application/json", body), editors)
+}
+
+// InsertCDWithBody Put an image of the catalog, such as an ISO image, into the CD drive, in place of what is there
+func (c *Client) InsertCDWithBody(ctx context.Context, id VMID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("PUT", "/v1/vms/{id}/cd").Path("id", id).Body(contentType, body), editors)
+}
+
 // CloneVM Make a VM with a copy of this one's disk; a linked copy shares what neither changes, and takes a VM that is stopped
 func (c *Client) CloneVM(ctx context.Context, id VMID, params *CloneVMParams, body CloneVMJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("POST", "/v1/vms/{id}/clone").Path("id", id)
@@ -622,6 +637,41 @@ func (c *Client) DisableVMWithBody(ctx context.Context, id VMID, contentType str
 	return c.Send(ctx, rest.To("POST", "/v1/vms/{id}/disable").Path("id", id).Body(contentType, body), editors)
 }
 
+// ListDisks The disks of a VM, the system disk first
+func (c *Client) ListDisks(ctx context.Context, id VMID, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/v1/vms/{id}/disks").Path("id", id), editors)
+}
+
+// CreateDisk Make a disk, empty or as a copy of an image, and attach it, also while the VM runs
+func (c *Client) CreateDisk(ctx context.Context, id VMID, body CreateDiskJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/v1/vms/{id}/disks").Path("id", id).JSON("application/json", body), editors)
+}
+
+// CreateDiskWithBody Make a disk, empty or as a copy of an image, and attach it, also while the VM runs
+func (c *Client) CreateDiskWithBody(ctx context.Context, id VMID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/v1/vms/{id}/disks").Path("id", id).Body(contentType, body), editors)
+}
+
+// RemoveDisk Detach a disk and remove it with what it holds
+func (c *Client) RemoveDisk(ctx context.Context, id VMID, disk DiskName, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("DELETE", "/v1/vms/{id}/disks/{disk}").Path("id", id).Path("disk", disk), editors)
+}
+
+// GetDisk One disk of a VM
+func (c *Client) GetDisk(ctx context.Context, id VMID, disk DiskName, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/v1/vms/{id}/disks/{disk}").Path("id", id).Path("disk", disk), editors)
+}
+
+// ChangeDisk Make a disk larger or change its limits, at once, also while the VM runs; the system disk has the name `system`
+func (c *Client) ChangeDisk(ctx context.Context, id VMID, disk DiskName, body ChangeDiskJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("PATCH", "/v1/vms/{id}/disks/{disk}").Path("id", id).Path("disk", disk).JSON("application/json", body), editors)
+}
+
+// ChangeDiskWithBody Make a disk larger or change its limits, at once, also while the VM runs; the system disk has the name `system`
+func (c *Client) ChangeDiskWithBody(ctx context.Context, id VMID, disk DiskName, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("PATCH", "/v1/vms/{id}/disks/{disk}").Path("id", id).Path("disk", disk).Body(contentType, body), editors)
+}
+
 // EnableVM Start the VM whenever the host starts
 func (c *Client) EnableVM(ctx context.Context, id VMID, body EnableVMJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("POST", "/v1/vms/{id}/enable").Path("id", id).JSON("application/json", body), editors)
@@ -657,6 +707,15 @@ func (c *Client) GetVMHistory(ctx context.Context, id VMID, params *GetVMHistory
 	if params != nil {
 		out.Query("since", params.Since)
 		out.Query("points", params.Points)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// GetVMLog The end of the serial log: what the VM printed, also before it was restarted
+func (c *Client) GetVMLog(ctx context.Context, id VMID, params *GetVMLogParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/v1/vms/{id}/log").Path("id", id)
+	if params != nil {
+		out.Query("tail", params.Tail)
 	}
 	return c.Send(ctx, out, editors)
 }

@@ -254,6 +254,13 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
 		q.Body = rest.JSON[CreateBackupJSONRequestBody](in, false)
 	}, s.CreateBackup, CreateBackupResponseObject.VisitCreateBackupResponse))
+	mux.HandleFunc("DELETE "+base+"/v1/vms/{id}/cd", rest.Serve(fail, func(in *rest.Input, q *EjectCDRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.EjectCD, EjectCDResponseObject.VisitEjectCDResponse))
+	mux.HandleFunc("PUT "+base+"/v1/vms/{id}/cd", rest.Serve(fail, func(in *rest.Input, q *InsertCDRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[InsertCDJSONRequestBody](in, true)
+	}, s.InsertCD, InsertCDResponseObject.VisitInsertCDResponse))
 	mux.HandleFunc("POST "+base+"/v1/vms/{id}/clone", rest.Serve(fail, func(in *rest.Input, q *CloneVMRequestObject) {
 		in.Path("id", &q.Id)
 		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
@@ -263,6 +270,26 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Path("id", &q.Id)
 		q.Body = rest.JSON[DisableVMJSONRequestBody](in, false)
 	}, s.DisableVM, DisableVMResponseObject.VisitDisableVMResponse))
+	mux.HandleFunc("GET "+base+"/v1/vms/{id}/disks", rest.Serve(fail, func(in *rest.Input, q *ListDisksRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.ListDisks, ListDisksResponseObject.VisitListDisksResponse))
+	mux.HandleFunc("POST "+base+"/v1/vms/{id}/disks", rest.Serve(fail, func(in *rest.Input, q *CreateDiskRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[CreateDiskJSONRequestBody](in, true)
+	}, s.CreateDisk, CreateDiskResponseObject.VisitCreateDiskResponse))
+	mux.HandleFunc("DELETE "+base+"/v1/vms/{id}/disks/{disk}", rest.Serve(fail, func(in *rest.Input, q *RemoveDiskRequestObject) {
+		in.Path("id", &q.Id)
+		in.Path("disk", &q.Disk)
+	}, s.RemoveDisk, RemoveDiskResponseObject.VisitRemoveDiskResponse))
+	mux.HandleFunc("GET "+base+"/v1/vms/{id}/disks/{disk}", rest.Serve(fail, func(in *rest.Input, q *GetDiskRequestObject) {
+		in.Path("id", &q.Id)
+		in.Path("disk", &q.Disk)
+	}, s.GetDisk, GetDiskResponseObject.VisitGetDiskResponse))
+	mux.HandleFunc("PATCH "+base+"/v1/vms/{id}/disks/{disk}", rest.Serve(fail, func(in *rest.Input, q *ChangeDiskRequestObject) {
+		in.Path("id", &q.Id)
+		in.Path("disk", &q.Disk)
+		q.Body = rest.JSON[ChangeDiskJSONRequestBody](in, true)
+	}, s.ChangeDisk, ChangeDiskResponseObject.VisitChangeDiskResponse))
 	mux.HandleFunc("POST "+base+"/v1/vms/{id}/enable", rest.Serve(fail, func(in *rest.Input, q *EnableVMRequestObject) {
 		in.Path("id", &q.Id)
 		q.Body = rest.JSON[EnableVMJSONRequestBody](in, false)
@@ -281,6 +308,10 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Query("since", false, &q.Params.Since)
 		in.Query("points", false, &q.Params.Points)
 	}, s.GetVMHistory, GetVMHistoryResponseObject.VisitGetVMHistoryResponse))
+	mux.HandleFunc("GET "+base+"/v1/vms/{id}/log", rest.Serve(fail, func(in *rest.Input, q *GetVMLogRequestObject) {
+		in.Path("id", &q.Id)
+		in.Query("tail", false, &q.Params.Tail)
+	}, s.GetVMLog, GetVMLogResponseObject.VisitGetVMLogResponse))
 	mux.HandleFunc("GET "+base+"/v1/vms/{id}/metrics", rest.Serve(fail, func(in *rest.Input, q *GetVMMetricsRequestObject) {
 		in.Path("id", &q.Id)
 	}, s.GetVMMetrics, GetVMMetricsResponseObject.VisitGetVMMetricsResponse))
@@ -1422,6 +1453,39 @@ func (r CreateBackup202JSONResponse) VisitCreateBackupResponse(w http.ResponseWr
 	return rest.WriteJSON(w, 202, "application/json", r)
 }
 
+// EjectCDRequestObject is a request of EjectCD.
+type EjectCDRequestObject struct {
+	Id VMID
+}
+
+// EjectCDResponseObject is an answer of EjectCD.
+type EjectCDResponseObject interface {
+	VisitEjectCDResponse(w http.ResponseWriter) error
+}
+
+type EjectCD200JSONResponse VM
+
+func (r EjectCD200JSONResponse) VisitEjectCDResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// InsertCDRequestObject is a request of InsertCD.
+type InsertCDRequestObject struct {
+	Id   VMID
+	Body *InsertCDJSONRequestBody
+}
+
+// InsertCDResponseObject is an answer of InsertCD.
+type InsertCDResponseObject interface {
+	VisitInsertCDResponse(w http.ResponseWriter) error
+}
+
+type InsertCD200JSONResponse VM
+
+func (r InsertCD200JSONResponse) VisitInsertCDResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
 // CloneVMRequestObject is a request of CloneVM.
 type CloneVMRequestObject struct {
 	Id     VMID
@@ -1454,6 +1518,91 @@ type DisableVMResponseObject interface {
 type DisableVM200JSONResponse VM
 
 func (r DisableVM200JSONResponse) VisitDisableVMResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ListDisksRequestObject is a request of ListDisks.
+type ListDisksRequestObject struct {
+	Id VMID
+}
+
+// ListDisksResponseObject is an answer of ListDisks.
+type ListDisksResponseObject interface {
+	VisitListDisksResponse(w http.ResponseWriter) error
+}
+
+type ListDisks200JSONResponse []Disk
+
+func (r ListDisks200JSONResponse) VisitListDisksResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// CreateDiskRequestObject is a request of CreateDisk.
+type CreateDiskRequestObject struct {
+	Id   VMID
+	Body *CreateDiskJSONRequestBody
+}
+
+// CreateDiskResponseObject is an answer of CreateDisk.
+type CreateDiskResponseObject interface {
+	VisitCreateDiskResponse(w http.ResponseWriter) error
+}
+
+type CreateDisk201JSONResponse Disk
+
+func (r CreateDisk201JSONResponse) VisitCreateDiskResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 201, "application/json", r)
+}
+
+// RemoveDiskRequestObject is a request of RemoveDisk.
+type RemoveDiskRequestObject struct {
+	Id   VMID
+	Disk DiskName
+}
+
+// RemoveDiskResponseObject is an answer of RemoveDisk.
+type RemoveDiskResponseObject interface {
+	VisitRemoveDiskResponse(w http.ResponseWriter) error
+}
+
+type RemoveDisk200JSONResponse VM
+
+func (r RemoveDisk200JSONResponse) VisitRemoveDiskResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// GetDiskRequestObject is a request of GetDisk.
+type GetDiskRequestObject struct {
+	Id   VMID
+	Disk DiskName
+}
+
+// GetDiskResponseObject is an answer of GetDisk.
+type GetDiskResponseObject interface {
+	VisitGetDiskResponse(w http.ResponseWriter) error
+}
+
+type GetDisk200JSONResponse Disk
+
+func (r GetDisk200JSONResponse) VisitGetDiskResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ChangeDiskRequestObject is a request of ChangeDisk.
+type ChangeDiskRequestObject struct {
+	Id   VMID
+	Disk DiskName
+	Body *ChangeDiskJSONRequestBody
+}
+
+// ChangeDiskResponseObject is an answer of ChangeDisk.
+type ChangeDiskResponseObject interface {
+	VisitChangeDiskResponse(w http.ResponseWriter) error
+}
+
+type ChangeDisk200JSONResponse Disk
+
+func (r ChangeDisk200JSONResponse) VisitChangeDiskResponse(w http.ResponseWriter) error {
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
@@ -1530,6 +1679,23 @@ type GetVMHistory200JSONResponse VMHistory
 
 func (r GetVMHistory200JSONResponse) VisitGetVMHistoryResponse(w http.ResponseWriter) error {
 	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// GetVMLogRequestObject is a request of GetVMLog.
+type GetVMLogRequestObject struct {
+	Id     VMID
+	Params GetVMLogParams
+}
+
+// GetVMLogResponseObject is an answer of GetVMLog.
+type GetVMLogResponseObject interface {
+	VisitGetVMLogResponse(w http.ResponseWriter) error
+}
+
+type GetVMLog200TextResponse string
+
+func (r GetVMLog200TextResponse) VisitGetVMLogResponse(w http.ResponseWriter) error {
+	return rest.WriteText(w, 200, "text/plain", string(r))
 }
 
 // GetVMMetricsRequestObject is a request of GetVMMetrics.
@@ -2055,12 +2221,33 @@ type Server interface {
 	// CreateBackup Copy the VM's disk to where backups are kept, whole or what changed since the last backup
 	// (POST /v1/vms/{id}/backups)
 	CreateBackup(context.Context, CreateBackupRequestObject) (CreateBackupResponseObject, error)
+	// EjectCD Take the CD out of the drive
+	// (DELETE /v1/vms/{id}/cd)
+	EjectCD(context.Context, EjectCDRequestObject) (EjectCDResponseObject, error)
+	// InsertCD Put an image of the catalog, such as an ISO image, into the CD drive, in place of what is there
+	// (PUT /v1/vms/{id}/cd)
+	InsertCD(context.Context, InsertCDRequestObject) (InsertCDResponseObject, error)
 	// CloneVM Make a VM with a copy of this one's disk; a linked copy shares what neither changes, and takes a VM that is stopped
 	// (POST /v1/vms/{id}/clone)
 	CloneVM(context.Context, CloneVMRequestObject) (CloneVMResponseObject, error)
 	// DisableVM Do not start the VM with the host
 	// (POST /v1/vms/{id}/disable)
 	DisableVM(context.Context, DisableVMRequestObject) (DisableVMResponseObject, error)
+	// ListDisks The disks of a VM, the system disk first
+	// (GET /v1/vms/{id}/disks)
+	ListDisks(context.Context, ListDisksRequestObject) (ListDisksResponseObject, error)
+	// CreateDisk Make a disk, empty or as a copy of an image, and attach it, also while the VM runs
+	// (POST /v1/vms/{id}/disks)
+	CreateDisk(context.Context, CreateDiskRequestObject) (CreateDiskResponseObject, error)
+	// RemoveDisk Detach a disk and remove it with what it holds
+	// (DELETE /v1/vms/{id}/disks/{disk})
+	RemoveDisk(context.Context, RemoveDiskRequestObject) (RemoveDiskResponseObject, error)
+	// GetDisk One disk of a VM
+	// (GET /v1/vms/{id}/disks/{disk})
+	GetDisk(context.Context, GetDiskRequestObject) (GetDiskResponseObject, error)
+	// ChangeDisk Make a disk larger or change its limits, at once, also while the VM runs; the system disk has the name `system`
+	// (PATCH /v1/vms/{id}/disks/{disk})
+	ChangeDisk(context.Context, ChangeDiskRequestObject) (ChangeDiskResponseObject, error)
 	// EnableVM Start the VM whenever the host starts
 	// (POST /v1/vms/{id}/enable)
 	EnableVM(context.Context, EnableVMRequestObject) (EnableVMResponseObject, error)
@@ -2073,6 +2260,9 @@ type Server interface {
 	// GetVMHistory What the VM used in the last seven days
 	// (GET /v1/vms/{id}/history)
 	GetVMHistory(context.Context, GetVMHistoryRequestObject) (GetVMHistoryResponseObject, error)
+	// GetVMLog The end of the serial log: what the VM printed, also before it was restarted
+	// (GET /v1/vms/{id}/log)
+	GetVMLog(context.Context, GetVMLogRequestObject) (GetVMLogResponseObject, error)
 	// GetVMMetrics What the VM uses now
 	// (GET /v1/vms/{id}/metrics)
 	GetVMMetrics(context.Context, GetVMMetricsRequestObject) (GetVMMetricsResponseObject, error)

@@ -52,6 +52,27 @@ func (e BackupKind) Valid() bool {
 	}
 }
 
+// Defines values for DiskState.
+const (
+	DiskStateAttached DiskState = "attached"
+	DiskStatePending  DiskState = "pending"
+	DiskStateRemoving DiskState = "removing"
+)
+
+// Valid indicates whether the value is a known member of the DiskState enum.
+func (e DiskState) Valid() bool {
+	switch e {
+	case DiskStateAttached:
+		return true
+	case DiskStatePending:
+		return true
+	case DiskStateRemoving:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ExecPieceStream.
 const (
 	ExecPieceStreamStderr ExecPieceStream = "stderr"
@@ -684,6 +705,9 @@ type Backup struct {
 	// Kind `incremental` builds on the latest backup, and is `full` where there is none to build on
 	Kind BackupKind `json:"kind"`
 
+	// LeftOut The disks that the VM had beside its system disk, which alone is backed up
+	LeftOut []string `json:"left_out"`
+
 	// ParentId The backup that this one builds on
 	ParentId *string `json:"parent_id,omitempty"`
 
@@ -709,6 +733,20 @@ type BackupSpec struct {
 
 	// Kind `incremental` builds on the latest backup, and is `full` where there is none to build on
 	Kind *BackupKind `json:"kind,omitempty"`
+}
+
+// BytesPerSecond The most bytes a second, of reads and writes together; 0: no limit
+type BytesPerSecond = int64
+
+// CD What is in the CD drive. Left out if it is empty
+type CD struct {
+	Image string `json:"image"`
+}
+
+// CDSpec defines model for CDSpec.
+type CDSpec struct {
+	// Image An image of the catalog
+	Image string `json:"image"`
 }
 
 // Capacity defines model for Capacity.
@@ -746,6 +784,67 @@ type CloudInit struct {
 type DefaultCounters struct {
 	Egress  VerdictCounters `json:"egress"`
 	Ingress VerdictCounters `json:"ingress"`
+}
+
+// Disk defines model for Disk.
+type Disk struct {
+	// BytesPerSecond The most bytes a second, of reads and writes together; 0: no limit
+	BytesPerSecond BytesPerSecond `json:"bytes_per_second"`
+	CreatedAt      *time.Time     `json:"created_at,omitempty"`
+
+	// Image The image that it is a copy of
+	Image *string `json:"image,omitempty"`
+
+	// Iops The most reads and writes a second; 0: no limit
+	Iops IOPS `json:"iops"`
+
+	// Name `system` for the system disk
+	Name     string `json:"name"`
+	ReadOnly bool   `json:"read_only"`
+
+	// Serial The serial number that the guest sees: Linux guests have the disk at /dev/disk/by-id/virtio-SERIAL. Empty for the system disk
+	Serial  string `json:"serial"`
+	SizeGib int    `json:"size_gib"`
+
+	// State `attached`: the VM has it whenever it runs. `pending`: the next start attaches it. `removing`: it is being removed, or is when the VM stops
+	State DiskState `json:"state"`
+}
+
+// DiskState `attached`: the VM has it whenever it runs. `pending`: the next start attaches it. `removing`: it is being removed, or is when the VM stops
+type DiskState string
+
+// DiskPatch defines model for DiskPatch.
+type DiskPatch struct {
+	// BytesPerSecond The most bytes a second, of reads and writes together; 0: no limit
+	BytesPerSecond *BytesPerSecond `json:"bytes_per_second,omitempty"`
+
+	// Iops The most reads and writes a second; 0: no limit
+	Iops *IOPS `json:"iops,omitempty"`
+
+	// SizeGib Disks only grow
+	SizeGib *int `json:"size_gib,omitempty"`
+}
+
+// DiskSpec defines model for DiskSpec.
+type DiskSpec struct {
+	// BytesPerSecond The most bytes a second, of reads and writes together; 0: no limit
+	BytesPerSecond *BytesPerSecond `json:"bytes_per_second,omitempty"`
+
+	// Image An image of the catalog that the disk becomes a copy of. Left out: it is empty
+	Image *string `json:"image,omitempty"`
+
+	// Iops The most reads and writes a second; 0: no limit
+	Iops *IOPS `json:"iops,omitempty"`
+
+	// Name Unique in the VM
+	Name     string `json:"name"`
+	ReadOnly *bool  `json:"read_only,omitempty"`
+
+	// Serial Unique in the VM. Left out: the name
+	Serial *string `json:"serial,omitempty"`
+
+	// SizeGib Left out: as large as the image
+	SizeGib *int `json:"size_gib,omitempty"`
 }
 
 // Error defines model for Error.
@@ -829,9 +928,15 @@ type FleetVM struct {
 	Autostart bool       `json:"autostart"`
 
 	// Backend `auto` picks by what the host can do and what the request needs
-	Backend   Backend    `json:"backend"`
-	CreatedAt time.Time  `json:"created_at"`
-	DiskGib   int        `json:"disk_gib"`
+	Backend Backend `json:"backend"`
+
+	// Cd What is in the CD drive. Left out if it is empty
+	Cd        *CD       `json:"cd,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+	DiskGib   int       `json:"disk_gib"`
+
+	// Disks Beside the system disk
+	Disks     []Disk     `json:"disks"`
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 	Firmware  *string    `json:"firmware,omitempty"`
 
@@ -856,12 +961,15 @@ type FleetVM struct {
 	MemoryMib int     `json:"memory_mib"`
 	Name      string  `json:"name"`
 	Network   Network `json:"network"`
-	Node      string  `json:"node"`
+
+	// NetworkLimits What the guest may receive and send, at once and also while the VM runs. Takes a network of mode `bridge` or `tap`; the mode `user` has no limits. What is left out, or 0, has no limit
+	NetworkLimits *NetworkLimits `json:"network_limits,omitempty"`
+	Node          string         `json:"node"`
 
 	// PauseReason Why a VM is paused though nobody asked for it. no_space: the host has no room for what the guest writes to its disk; the VM goes on by itself when there is. io_error: the host cannot read or write the disk. internal_error: the virtual processor cannot go on. Left out of a VM that was paused on request.
 	PauseReason *PauseReason `json:"pause_reason,omitempty"`
 
-	// Pending Fields whose change waits for the next start: `vcpus`, `memory_mib`, `network`
+	// Pending Fields whose change waits for the next start: `vcpus`, `memory_mib`, `network`, `disks`, `cd`
 	Pending []string `json:"pending"`
 
 	// Pid Of the VM's process while there is one
@@ -1054,6 +1162,9 @@ type Host struct {
 	Vms       int    `json:"vms"`
 }
 
+// IOPS The most reads and writes a second; 0: no limit
+type IOPS = int64
+
 // Image defines model for Image.
 type Image struct {
 	AddedAt time.Time `json:"added_at"`
@@ -1170,6 +1281,9 @@ type MigrationOffer struct {
 	// DiskBytes The size of the disk as its guest sees it. 0: it has none
 	DiskBytes int64 `json:"disk_bytes"`
 
+	// Disks The disks beside the system disk, as daemons store them. The file of each is `data-` and its id
+	Disks *[]map[string]interface{} `json:"disks,omitempty"`
+
 	// Files The layers of the disk, topmost first, then boot files
 	Files []MigrationFile `json:"files"`
 
@@ -1206,6 +1320,9 @@ type MovingSnapshot struct {
 	AgentSecret *string   `json:"agent_secret,omitempty"`
 	CreatedAt   time.Time `json:"created_at"`
 	Description string    `json:"description"`
+
+	// Disks The ids of the disks beside the system disk that it holds
+	Disks *[]string `json:"disks,omitempty"`
 
 	// Hardware What the VM had, as daemons store it
 	Hardware    *map[string]interface{} `json:"hardware,omitempty"`
@@ -1255,6 +1372,12 @@ type Network struct {
 
 // NetworkMode `user` reaches out by the daemon, `bridge` is a bridge of the host, `tap` is a device of its own
 type NetworkMode string
+
+// NetworkLimits What the guest may receive and send, at once and also while the VM runs. Takes a network of mode `bridge` or `tap`; the mode `user` has no limits. What is left out, or 0, has no limit
+type NetworkLimits struct {
+	ReceiveBitsPerSecond *int64 `json:"receive_bits_per_second,omitempty"`
+	SendBitsPerSecond    *int64 `json:"send_bits_per_second,omitempty"`
+}
 
 // NetworkPolicy A packet that begins a flow is denied if any `deny` rule of its direction matches, else allowed if any `allow` rule matches, else the
 // direction's `default` applies. What belongs to an allowed flow passes both ways. ARP, DHCP and DNS with the daemon's own
@@ -1614,9 +1737,15 @@ type VM struct {
 	Autostart bool       `json:"autostart"`
 
 	// Backend `auto` picks by what the host can do and what the request needs
-	Backend   Backend    `json:"backend"`
-	CreatedAt time.Time  `json:"created_at"`
-	DiskGib   int        `json:"disk_gib"`
+	Backend Backend `json:"backend"`
+
+	// Cd What is in the CD drive. Left out if it is empty
+	Cd        *CD       `json:"cd,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+	DiskGib   int       `json:"disk_gib"`
+
+	// Disks Beside the system disk
+	Disks     []Disk     `json:"disks"`
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 	Firmware  *string    `json:"firmware,omitempty"`
 
@@ -1642,10 +1771,13 @@ type VM struct {
 	Name      string  `json:"name"`
 	Network   Network `json:"network"`
 
+	// NetworkLimits What the guest may receive and send, at once and also while the VM runs. Takes a network of mode `bridge` or `tap`; the mode `user` has no limits. What is left out, or 0, has no limit
+	NetworkLimits *NetworkLimits `json:"network_limits,omitempty"`
+
 	// PauseReason Why a VM is paused though nobody asked for it. no_space: the host has no room for what the guest writes to its disk; the VM goes on by itself when there is. io_error: the host cannot read or write the disk. internal_error: the virtual processor cannot go on. Left out of a VM that was paused on request.
 	PauseReason *PauseReason `json:"pause_reason,omitempty"`
 
-	// Pending Fields whose change waits for the next start: `vcpus`, `memory_mib`, `network`
+	// Pending Fields whose change waits for the next start: `vcpus`, `memory_mib`, `network`, `disks`, `cd`
 	Pending []string `json:"pending"`
 
 	// Pid Of the VM's process while there is one
@@ -1723,7 +1855,10 @@ type VMPatch struct {
 	// Name Unique within its tenant. The guest keeps its host name
 	Name    *string  `json:"name,omitempty"`
 	Network *Network `json:"network,omitempty"`
-	Vcpus   *int     `json:"vcpus,omitempty"`
+
+	// NetworkLimits What the guest may receive and send, at once and also while the VM runs. Takes a network of mode `bridge` or `tap`; the mode `user` has no limits. What is left out, or 0, has no limit
+	NetworkLimits *NetworkLimits `json:"network_limits,omitempty"`
+	Vcpus         *int           `json:"vcpus,omitempty"`
 }
 
 // VMSpec defines model for VMSpec.
@@ -1786,6 +1921,9 @@ type BackupID = string
 
 // Cursor defines model for Cursor.
 type Cursor = string
+
+// DiskName defines model for DiskName.
+type DiskName = string
 
 // IdempotencyKey defines model for IdempotencyKey.
 type IdempotencyKey = string
@@ -2066,6 +2204,12 @@ type GetVMHistoryParams struct {
 	Points *int `form:"points,omitempty" json:"points,omitempty"`
 }
 
+// GetVMLogParams defines parameters for GetVMLog.
+type GetVMLogParams struct {
+	// Tail The most bytes
+	Tail *int `form:"tail,omitempty" json:"tail,omitempty"`
+}
+
 // MigrateVMParams defines parameters for MigrateVM.
 type MigrateVMParams struct {
 	// IdempotencyKey A word of the caller's choice. The same request with the same word begins one operation, and answers with that for as long as it is kept, a day after its end.
@@ -2167,11 +2311,20 @@ type PutFileJSONRequestBody = PutFile
 // CreateBackupJSONRequestBody defines body for CreateBackup for application/json ContentType.
 type CreateBackupJSONRequestBody = BackupSpec
 
+// InsertCDJSONRequestBody defines body for InsertCD for application/json ContentType.
+type InsertCDJSONRequestBody = CDSpec
+
 // CloneVMJSONRequestBody defines body for CloneVM for application/json ContentType.
 type CloneVMJSONRequestBody = CloneSpec
 
 // DisableVMJSONRequestBody defines body for DisableVM for application/json ContentType.
 type DisableVMJSONRequestBody = Nothing
+
+// CreateDiskJSONRequestBody defines body for CreateDisk for application/json ContentType.
+type CreateDiskJSONRequestBody = DiskSpec
+
+// ChangeDiskJSONRequestBody defines body for ChangeDisk for application/json ContentType.
+type ChangeDiskJSONRequestBody = DiskPatch
 
 // EnableVMJSONRequestBody defines body for EnableVM for application/json ContentType.
 type EnableVMJSONRequestBody = Nothing

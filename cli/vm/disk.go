@@ -25,9 +25,11 @@ const (
 )
 
 func (s commands) disk() *cobra.Command {
-	cmd := verb.Group("disk", "Read the disk of a VM as a raw image, or write it",
-		"  mainstay vm disk read web web.raw\n  mainstay vm disk write web web.raw")
-	cmd.AddCommand(s.diskRead(), s.diskWrite())
+	cmd := verb.Group("disk", "The disks of a VM: add, list, resize, limit, remove, and read or write the system disk",
+		"  mainstay vm disk add web data --size 50G\n  mainstay vm disk read web web.raw", "disks")
+	cmd.AddCommand(
+		s.diskAdd(), s.diskList(), s.diskShow(), s.diskResize(), s.diskLimit(), s.diskRemove(), s.diskRead(), s.diskWrite(),
+	)
 	return cmd
 }
 
@@ -36,8 +38,8 @@ func (s commands) diskRead() *cobra.Command {
 	var force bool
 	cmd := s.Command(verb.Verb{
 		Use:   "read VM FILE",
-		Short: "Copy the disk of a VM, also of one that runs, to a raw image",
-		Long: `Copy the disk of a VM to a raw image, as it is at this moment; the VM keeps running. With --consumer, the daemon keeps a
+		Short: "Copy the system disk of a VM, also of one that runs, to a raw image",
+		Long: `Copy the system disk of a VM to a raw image, as it is at this moment; the VM keeps running. With --consumer, the daemon keeps a
 checkpoint, which the command prints. With --since CHECKPOINT, only what changed since then is written, into the FILE of
 that time. If that fails, repeat it: until a copy is finished, the old checkpoint counts. Any other work on the VM ends
 the copy.`,
@@ -102,7 +104,7 @@ func (s commands) diskWrite() *cobra.Command {
 	var yes bool
 	cmd := s.Command(verb.Verb{
 		Use:     "write VM FILE",
-		Short:   "Replace the disk of a stopped VM by a raw image",
+		Short:   "Replace the system disk of a stopped VM by a raw image",
 		Example: "  mainstay vm disk write web web.raw\n  mainstay vm disk write web web.raw --yes",
 	}, func(ctx context.Context, c *daemon.Call) error {
 		file, err := os.Open(c.Args[1])

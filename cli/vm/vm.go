@@ -40,7 +40,8 @@ If --server is the registry of a fleet, --node names the host.
 		s.start(), s.stop(), s.restart(), s.reset(), s.pause(), s.resume(), s.enable(), s.disable(), s.delete(), s.wait(),
 		in.Console(), in.VNC(), in.Run(), in.Copy(), s.ping(), s.events(), s.watch(), s.metrics(),
 		s.networkPolicy(), s.flows(),
-		s.snapshots(), s.backups(), s.disk(), s.clone(), s.resize(), s.migrate(), s.takeBack(), s.migrations(),
+		s.snapshots(), s.backups(), s.disk(), s.cd(), s.log(), s.clone(), s.resize(),
+		s.migrate(), s.takeBack(), s.migrations(),
 		s.set(), s.operations(), s.host(), s.whoami(), s.audit(),
 	)
 	s.Complete(cmd)

@@ -8,7 +8,7 @@
 //	httpapi/     translates the API contract to calls of rooms; credentials, tickets, sockets
 //	recovery/    on start: reconciles what is stored with what the host has
 //	migrate/     moves VMs to and from other hosts of the fleet
-//	disk/        resize, snapshot, revert, backup, clone
+//	disk/        disks and CDs: add, remove, resize, limit, snapshot, revert, backup, clone
 //	life/        create, start, pause, stop, delete, expire
 //	policy/      network policies of VMs, and what they decided
 //	usage/       measures what running VMs use

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -259,6 +260,47 @@ func TestAStoppedVMMovesWithItsDiskSnapshotsAndIdentity(t *testing.T) {
 				t.Errorf("bases are left: %v, %v", bases, err)
 			}
 		})
+	}
+}
+
+func TestADiskBesideTheSystemDiskMovesWithItsVM(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	vm := p.stopped("web")
+	path := "/v1/vms/" + vm.Id
+	p.from.call("POST", path+"/disks", adminToken, object{"name": "data", "size_gib": 2, "serial": "S", "iops": 9}).Want(201)
+	p.from.call("POST", path+"/disks", adminToken, object{"name": "tools", "image": "base", "read_only": true}).Want(201)
+	qemuIO(t, p.from.diskFiles(vm.Id)[0], "write -P 5 100M 1M")
+	sums := map[string]string{}
+	for _, file := range p.from.diskFiles(vm.Id) {
+		sums[filepath.Base(file)] = checksum(t, file)
+	}
+	p.from.call("POST", path+"/snapshots", adminToken, object{"name": "s2"}).Want(201)
+	p.from.call("PUT", path+"/cd", adminToken, object{"image": "base"}).Want(200)
+	p.migrate(vm.Id).Refused(409, "has_cd", "")
+	p.from.call("DELETE", path+"/cd", adminToken, nil).Want(200)
+	p.from.finished(p.migrate(vm.Id).Want(202))
+	p.to.wantDisks(vm.Id, "system attached", "data attached", "tools attached")
+	data := contracttest.As[hypervisorapi.Disk](p.to.call("GET", path+"/disks/data", adminToken, nil).Want(200))
+	if data.SizeGib != 2 || data.Serial != "S" || data.Iops != 9 {
+		t.Errorf("%+v", data)
+	}
+	moved := p.to.diskFiles(vm.Id)
+	for _, file := range moved {
+		if got := checksum(t, file); got != sums[filepath.Base(file)] {
+			t.Errorf("%s holds something else", file)
+		}
+	}
+	if len(moved) != 2 {
+		t.Errorf("%v", moved)
+	}
+	p.to.call("DELETE", path+"/disks/data", adminToken, nil).Refused(409, "has_snapshots", "")
+	p.to.call("POST", path+"/snapshots/s2/revert", adminToken, nil).Want(200)
+	p.to.call("POST", path+"/start", adminToken, nil).Want(200)
+	p.to.call("POST", path+"/stop", adminToken, object{"force": true}).Want(200)
+	p.to.call("DELETE", path, adminToken, nil).Want(204)
+	if left := p.to.diskFiles(vm.Id); len(left) != 0 {
+		t.Errorf("left: %v", left)
 	}
 }
 
@@ -601,6 +643,20 @@ func TestAHostileOfferIsRefusedAndLeavesNothing(t *testing.T) {
 		}
 		return f
 	}
+	dataDisk := func(change object) object {
+		d := object{
+			"id": "0123456789ab", "name": "d", "port": 1, "size_gib": 1, "serial": "d", "state": "ready",
+			"created_at": "2026-01-02T03:04:05Z",
+		}
+		maps.Copy(d, change)
+		return d
+	}
+	with := func(change object) func(offer, vm, spec object) {
+		return func(o, _, _ object) {
+			o["disks"] = []object{dataDisk(change)}
+			o["files"] = []object{file("kernel", 8, ""), file("data-0123456789ab", 8, "")}
+		}
+	}
 	for _, c := range []struct {
 		name   string
 		change func(offer, vm, spec object)
@@ -631,6 +687,25 @@ func TestAHostileOfferIsRefusedAndLeavesNothing(t *testing.T) {
 		{"a bridge that is not allowed", func(_, _, spec object) {
 			spec["network"] = object{"mode": "bridge", "bridge": "docker0"}
 		}, 400, ""},
+		{"a disk that is not offered", func(o, _, _ object) {
+			o["files"] = []object{file("kernel", 8, ""), file("data-0123456789ab", 8, "")}
+		}, 400, ""},
+		{"a disk without a file", func(o, _, _ object) { o["disks"] = []object{dataDisk(nil)} }, 400, ""},
+		{"a disk on a file of this host", func(o, _, _ object) {
+			o["disks"] = []object{dataDisk(nil)}
+			o["files"] = []object{file("kernel", 8, ""), file("data-0123456789ab", 8, secret)}
+		}, 400, ""},
+		{"a path as a disk", with(object{"id": "../../x"}), 400, ""},
+		{"a path as a disk's name", with(object{"name": "../x"}), 400, ""},
+		{"an option as a serial number", with(object{"serial": "a,b=c"}), 400, ""},
+		{"a port that is not there", with(object{"port": 9}), 400, ""},
+		{"a huge disk", with(object{"size_gib": 1 << 40}), 400, ""},
+		{"limits below zero", with(object{"limits": object{"iops": -1}}), 400, ""},
+		{"a disk that is being removed", with(object{"state": "removing"}), 400, ""},
+		{"two disks in one port", func(o, _, _ object) {
+			o["disks"] = []object{dataDisk(nil), dataDisk(object{"id": "ba9876543210", "name": "e", "serial": "e"})}
+			o["files"] = []object{file("kernel", 8, ""), file("data-0123456789ab", 8, ""), file("data-ba9876543210", 8, "")}
+		}, 400, ""},
 		{"an empty secret", func(_, vm, spec object) { spec["agent"], vm["agent_secret"] = true, "good\n" }, 400, ""},
 	} {
 		offer := offered("evil", file("kernel", 8, ""))
@@ -640,6 +715,10 @@ func TestAHostileOfferIsRefusedAndLeavesNothing(t *testing.T) {
 		}
 	}
 	d.call("POST", "/v1/migrations", acmeToken, offered("evil")).Refused(403, "denied", "")
+	good := offered("good", file("kernel", 8, ""), file("data-0123456789ab", 8, ""))
+	good["disks"] = []object{dataDisk(nil)}
+	fine := contracttest.As[hypervisorapi.Migration](d.call("POST", "/v1/migrations", adminToken, good).Want(201))
+	d.call("DELETE", "/v1/migrations/"+fine.Id, adminToken, nil).Want(204)
 
 	// Files that are not what was offered.
 	disk := filepath.Join(t.TempDir(), "d.qcow2")

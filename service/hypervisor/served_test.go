@@ -144,6 +144,27 @@ func TestAGuestWhoseDiskIsNoLongerServedReadsErrors(t *testing.T) {
 	d.refusedSocket(path+"/served-disk", adminToken).Refused(404, "not_found", "")
 }
 
+func TestADiskThatAClientServesIsNotAmongThoseThatAreKept(t *testing.T) {
+	t.Parallel()
+	d := start(t, "").withDemo()
+	vm := contracttest.As[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{
+		"name": "reader", "image": "demo", "memory_mib": 192, "disk_gib": 1, "network": object{"mode": "none"}, "served_disk": true,
+	}).Want(201))
+	path := "/v1/vms/" + vm.Id
+	d.call("POST", path+"/snapshots", adminToken, object{"name": "stopped"}).Want(201)
+	raw := filepath.Join(t.TempDir(), "disk.raw")
+	if err := os.WriteFile(raw, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	defer d.serveDisk(vm.Id, raw)()
+	d.call("POST", path+"/start", adminToken, nil).Want(200)
+	d.connected(vm.Id)
+	d.call("POST", path+"/snapshots", adminToken, object{"name": "running"}).Want(201)
+	d.call("POST", path+"/snapshots", adminToken, object{"name": "full", "kind": "full"}).Want(201)
+	d.call("POST", path+"/stop", adminToken, object{"force": true}).Want(200)
+	d.call("POST", path+"/snapshots/stopped/revert", adminToken, nil).Want(200)
+}
+
 func TestServedDisksAreRefusedWhereTheyCannotWork(t *testing.T) {
 	t.Parallel()
 	d := start(t, usualDocument).withDemo()

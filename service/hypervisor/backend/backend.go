@@ -17,6 +17,7 @@ package backend
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -79,6 +80,32 @@ type Disk struct {
 	Format   string // qcow2 or raw: never guessed
 	ReadOnly bool
 	CD       bool // attached as a CD drive, if the machine has one
+	// Medium is set for the medium of the drive that machines with CD drives always have, whose ID is
+	// CDDrive. Other machines get it as a read-only disk.
+	Medium bool
+	Serial string // that the guest sees, at most 20 bytes; empty: none
+	// Port is the number of the port that a disk is plugged into, from 1; 0: none, so that it stays as long
+	// as the process.
+	Port   int
+	Limits DiskLimits
+}
+
+// DataPrefix begins the IDs of a VM's disks beside its system disk.
+const DataPrefix = "data-"
+
+// ServedDisk is the ID of the disk that a client serves while the VM runs.
+const ServedDisk = "served"
+
+// CDDrive is the ID of the disk that is the medium of the CD drive.
+const CDDrive = "cd"
+
+// MaxPorts is how many disks can be plugged into a machine.
+const MaxPorts = 8
+
+// DiskLimits limit what a guest does with a disk, reads and writes together. Zero values mean no limit.
+type DiskLimits struct {
+	IOPS           int64 `json:"iops,omitempty"`
+	BytesPerSecond int64 `json:"bytes_per_second,omitempty"`
 }
 
 // NIC is a network interface.
@@ -149,6 +176,31 @@ type Resetter interface {
 	Reset(ctx context.Context) error
 }
 
+// Plugger is an Instance whose disks can be changed while it runs.
+type Plugger interface {
+	// Plug adds a disk. It fails with ErrNoPort if the process was started without a port for it.
+	Plug(ctx context.Context, d Disk) error
+	// Unplug removes a disk once the guest has let go of it, and fails with ErrHeld if the guest does not
+	// before ctx ends. It fails with ErrNoPort if the disk is not on a port, and succeeds without the disk.
+	Unplug(ctx context.Context, id string) error
+	// HasDisk reports whether the process has a disk.
+	HasDisk(ctx context.Context, id string) (bool, error)
+	// SetMedium puts a medium into the CD drive in place of the one that is there; nil: none. It fails with
+	// ErrNoPort if the machine has no drive, and with ErrHeld if the guest has locked the drive.
+	SetMedium(ctx context.Context, d *Disk) error
+	// SetLimits limits a disk from now on.
+	SetLimits(ctx context.Context, id string, l DiskLimits) error
+	// ResizeDisk grows a disk to size bytes. The guest sees the new size immediately.
+	ResizeDisk(ctx context.Context, id string, size int64) error
+}
+
+var (
+	// ErrNoPort is returned for changes that wait for the next start of the process.
+	ErrNoPort = errors.New("the VM's process has no port for the disk")
+	// ErrHeld is returned for a disk or drive that the guest does not let go of.
+	ErrHeld = errors.New("the guest does not let go of the disk")
+)
+
 // Condition is the state of a running VM that changes without the daemon's doing.
 type Condition struct {
 	// Known is false until the VM's process has answered. Until then the other fields are invalid.
@@ -217,13 +269,14 @@ type DiskKeeper interface {
 }
 
 // Disks are the open disks of a VM: those of a running VM, whose Instance implements this, or those
-// from OpenDisks. All methods work on the system disk.
+// from OpenDisks. Snapshots are of all disks that a guest can write to, and all other methods work on the
+// system disk.
 type Disks interface {
 	// Recover ends jobs on the disk that a killed daemon started and nobody waits for.
 	Recover(ctx context.Context) error
-	// Snapshot saves the current state of the disk. With full, it also saves the memory of a
+	// Snapshot saves the current state of the disks, all as of the same moment. With full, it also saves the memory of a
 	// running VM and returns its size in bytes. If it fails, the VM continues as before, but the
-	// disk may contain a partial snapshot.
+	// disks may contain a partial snapshot.
 	Snapshot(ctx context.Context, name string, full bool) (memory int64, err error)
 	// DeleteSnapshot removes a snapshot or the remains of a failed one. It succeeds if there is
 	// none.

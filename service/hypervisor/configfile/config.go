@@ -25,7 +25,7 @@ type Config struct {
 type Policy struct {
 	MaxVCPUs         int            `toml:"max_vcpus" help:"Processors of one VM."`
 	MaxMemoryMiB     int            `toml:"max_memory_mib" help:"Memory of one VM, in MiB."`
-	MaxDiskGiB       int            `toml:"max_disk_gib" help:"System disk of one VM, in GiB."`
+	MaxDiskGiB       int            `toml:"max_disk_gib" help:"All disks of one VM together, in GiB."`
 	MaxTTLSeconds    int64          `toml:"max_ttl_seconds" help:"Longest life of a VM. With it, every VM must have a ttl_seconds."`
 	AllowedBackends  []string       `toml:"allowed_backends" help:"Backends that may be used; empty: all."`
 	AllowedImageDirs []string       `toml:"allowed_image_dirs" help:"Folders of the host that image, kernel, initrd and firmware may lie in; empty: tenants take images of the catalog only, and admins name any file. The catalog is always allowed, and the folders of the daemon never."`

@@ -71,6 +71,10 @@ func (w *Manager) runBackup(ctx context.Context, a backupArgs, progress func(flo
 			Base:        r.Base,
 			CreatedAt:   db.At(w.now()),
 		}
+		b.LeftOut.V = []string{}
+		for _, one := range r.Disks.V {
+			b.LeftOut.V = append(b.LeftOut.V, one.Name)
+		}
 		parent, err := w.parentOf(ctx, &r, d, a.Kind)
 		if err != nil {
 			return err

@@ -37,7 +37,9 @@ func (w *Manager) Clone(ctx context.Context, id, name string, linked bool) (reco
 	if err != nil {
 		return record.Operation{}, err
 	}
+	err = noDataDisks(&source, "a clone")
 	switch {
+	case err != nil:
 	case linked:
 		err = w.linkable(ctx, &source)
 	case source.HasDisk():
@@ -94,6 +96,9 @@ func (w *Manager) runClone(ctx context.Context, a copyArgs, progress func(float6
 	return w.makeCopy(ctx, a, func(ctx context.Context, r *record.VM) error {
 		source, err := w.store.VM(ctx, a.Source)
 		if err != nil {
+			return err
+		}
+		if err := noDataDisks(&source, "a clone"); err != nil { // it got one since
 			return err
 		}
 		uid, gid := w.host.Owner(r)

@@ -1,6 +1,7 @@
 // Package disk works on the disks of VMs: it resizes, snapshots, reverts, backs up and copies them.
 //
 //	disk.go      a Manager; exclusive access to a disk; resizing
+//	attach.go    disks beside the system disk, and the medium of the CD drive
 //	freeze.go    quiescing the guest's file systems
 //	snapshot.go, revert.go
 //	backup.go    point-in-time copies of a disk, and the bitmaps for incremental ones
@@ -187,23 +188,30 @@ func (w *Manager) openDisk(ctx context.Context, m *machine.Machine, r *record.VM
 	return nil, fault.New(fault.Conflict, "the VM is %s; try again when that is over", r.State).WithCode("wrong_state")
 }
 
-// Resize grows a VM's disk to diskGiB.
+// Resize grows a VM's system disk to diskGiB.
 func (w *Manager) Resize(ctx context.Context, id string, diskGiB int) (record.VM, error) {
+	return w.resizeTo(ctx, id, diskGiB, "disk_gib")
+}
+
+// resizeTo is Resize. field is what the request calls the size.
+func (w *Manager) resizeTo(ctx context.Context, id string, diskGiB int, field string) (record.VM, error) {
 	var out record.VM
 	err := w.withDisk(ctx, id, func(ctx context.Context, r record.VM, d backend.Disks) error {
 		if diskGiB <= r.Spec.V.DiskGiB {
-			return fault.InvalidField("disk_gib",
+			return fault.InvalidField(field,
 				"must be more than the %d that the disk has; disks only grow", r.Spec.V.DiskGiB)
 		}
-		if limit := w.policy.MaxDiskGiB; limit > 0 && diskGiB > limit {
-			return admission.RefuseField("policy.max_disk_gib", "disk_gib",
-				"a VM may have %d; the limit is policy.max_disk_gib", limit)
+		has, err := w.SystemGiB(&r)
+		if err == nil {
+			err = w.roomFor(&r, field, diskGiB-has)
+		}
+		if err != nil {
+			return err
 		}
 		ctx = context.WithoutCancel(ctx)
 		if err := d.Resize(ctx, int64(diskGiB)*record.GiB); err != nil {
 			return err
 		}
-		var err error
 		out, err = w.store.Change(
 			ctx, id, record.EventDisk, "vm.resize", fmt.Sprintf("the disk has %d GiB now", diskGiB),
 			func(r *record.VM) { r.Spec.V.DiskGiB = diskGiB },

@@ -23,7 +23,7 @@ func (w *Manager) RevertSnapshot(ctx context.Context, id, name string) (record.V
 	if err != nil {
 		return r, err
 	}
-	if err := fitsHardware(&r, &snap); err != nil {
+	if err := errors.Join(fitsHardware(&r, &snap), fitsDisks(&r, &snap)); err != nil {
 		return r, err
 	}
 	ctx = context.WithoutCancel(ctx)
@@ -64,17 +64,23 @@ func fitsHardware(r *record.VM, snap *record.Snapshot) error {
 			has.VCPUs, has.MemoryMiB, nic[has.MAC != ""],
 		).WithCode("hardware_changed")
 	}
+	if !has.SameDisks(had) || !has.CD.Equal(had.CD) {
+		return fault.New(
+			fault.Conflict, "the disks of the VM, or the CD in its drive, are not those with which the snapshot %s was made; "+
+				"change them back, and restart the VM if it runs", snap.Name,
+		).WithCode("hardware_changed")
+	}
 	return nil
 }
 
-// revertDisk reverts the disk of a stopped VM.
+// revertDisk reverts the disks of a stopped VM.
 func (w *Manager) revertDisk(ctx context.Context, id string, snap *record.Snapshot) error {
 	atRest := func(_ context.Context, r *record.VM) error {
 		if r.State != vm.Stopped && r.State != vm.Failed {
 			return fault.New(fault.Conflict, "the VM is %s; stop it before its disk is put back, "+
 				"or revert to a full snapshot", r.State).WithCode("wrong_state")
 		}
-		return nil
+		return fitsDisks(r, snap)
 	}
 	return w.machines.With(ctx, id, atRest, func(ctx context.Context, m *machine.Machine, r record.VM) error {
 		return w.revertDiskOf(ctx, m, r, snap)
@@ -88,7 +94,13 @@ func (w *Manager) revertDiskOf(ctx context.Context, m *machine.Machine, r record
 		if err := w.forgetBitmaps(ctx, m, &r); err != nil {
 			return err
 		}
-		return storage.DirPool{}.Revert(ctx, w.host.Volume(&r), snap.Name)
+		err := storage.DirPool{}.Revert(ctx, w.host.Volume(&r), snap.Name)
+		for i := range r.Disks.V {
+			if d := &r.Disks.V[i]; err == nil && !d.ReadOnly {
+				err = storage.DirPool{}.Revert(ctx, w.host.DataVolume(&r, d), snap.Name)
+			}
+		}
+		return err
 	})
 	if err != nil {
 		return err
@@ -117,10 +129,22 @@ func (w *Manager) settleRevert(ctx context.Context, r *record.VM, message string
 		if err != nil {
 			return err
 		}
-		size = int((bytes + record.GiB - 1) / record.GiB)
+		size = gib(bytes)
+	}
+	sizes := map[string]int{}
+	for i := range r.Disks.V {
+		d := &r.Disks.V[i]
+		bytes, err := image.VirtualSize(w.host.DataDisk(r, d).Target)
+		if err != nil {
+			return err
+		}
+		sizes[d.ID] = gib(bytes)
 	}
 	_, err := w.store.Change(ctx, r.ID, record.EventDisk, "vm.snapshot.revert", message, func(r *record.VM) {
 		r.Spec.V.DiskGiB, r.Reverting = size, ""
+		for i := range r.Disks.V {
+			r.Disks.V[i].SizeGiB = sizes[r.Disks.V[i].ID]
+		}
 	})
 	return err
 }
@@ -143,7 +167,10 @@ func (w *Manager) forgetBitmaps(ctx context.Context, m *machine.Machine, r *reco
 
 // revertRunning loads a full snapshot into a running VM.
 func (w *Manager) revertRunning(ctx context.Context, id string, snap *record.Snapshot) error {
-	return w.machines.With(ctx, id, machine.Any, func(ctx context.Context, m *machine.Machine, r record.VM) error {
+	fits := func(_ context.Context, r *record.VM) error {
+		return errors.Join(fitsHardware(r, snap), fitsDisks(r, snap))
+	}
+	return w.machines.With(ctx, id, fits, func(ctx context.Context, m *machine.Machine, r record.VM) error {
 		return w.load(ctx, m, r, snap)
 	})
 }

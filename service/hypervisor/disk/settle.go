@@ -20,6 +20,16 @@ func (w *Manager) Settle(ctx context.Context, m *machine.Machine, r record.VM) e
 	if r.State == vm.Stopping || r.State == vm.Deleting {
 		return nil // nobody uses the disk until that is done
 	}
+	r, err := w.settleDisks(ctx, m, r)
+	if err != nil {
+		return err
+	}
+	if _, err := w.diskKeeper(&r); err != nil { // it has no disk that is worked on
+		if instance, _ := m.Process(); instance == nil {
+			return nil
+		}
+		return w.life.Agree(ctx, r, "as it was found after the daemon came back")
+	}
 	d, err := w.openDisk(ctx, m, &r) // this also removes unfinished snapshots
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
@@ -46,6 +47,7 @@ func (w *Manager) CreateSnapshot(ctx context.Context, id string, snap record.Sna
 			running := r.AsRunning()
 			snap.Hardware.V = new(running.Hardware())
 		}
+		snap.Disks.V = heldDisks(&r)
 		if err := w.store.IntendSnapshot(ctx, &snap); err != nil {
 			return err
 		}
@@ -68,6 +70,30 @@ func (w *Manager) CreateSnapshot(ctx context.Context, id string, snap record.Sna
 		err = w.withDisk(ctx, id, take)
 	}
 	return snap, err
+}
+
+// heldDisks returns the ids of the disks beside the system disk that a snapshot of a VM holds: those that its
+// guest can write to. With a process, they are those that the process has.
+func heldDisks(r *record.VM) []string {
+	ids, running := []string{}, r.AsRunning()
+	for _, d := range running.Disks.V {
+		if !d.ReadOnly {
+			ids = append(ids, d.ID)
+		}
+	}
+	return ids
+}
+
+// fitsDisks returns a fault unless a VM has the disks that a snapshot holds, and no others: their content would
+// not fit to that of the rest.
+func fitsDisks(r *record.VM, snap *record.Snapshot) error {
+	for _, d := range r.Disks.V {
+		if !d.ReadOnly && !slices.Contains(snap.Disks.V, d.ID) {
+			return fault.New(fault.Conflict, "the VM has the disk %s, which the snapshot %s does not hold; remove it first",
+				d.Name, snap.Name).WithCode("disks_changed")
+		}
+	}
+	return nil
 }
 
 // makeSnapshot makes a snapshot whose intent is stored. It returns how consistent it is, as text
@@ -202,6 +228,10 @@ func (w *Manager) snapshotFits(ctx context.Context, r *record.VM, snap *record.S
 	}
 	if snap.Kind == record.SnapshotFull && r.StartedWith.V != nil {
 		return errStartedWith
+	}
+	if waiting := r.Pending(); slices.Contains(waiting, "disks") {
+		return fault.New(fault.Conflict, "a change to the disks of the VM waits for its next start; restart it before a snapshot").
+			WithCode("disks_pending")
 	}
 	if r.Backend == backend.Sandbox && snap.Kind != record.SnapshotFull {
 		return fault.InvalidField("kind", "a sandbox has no disk; only full snapshots can be made of it")

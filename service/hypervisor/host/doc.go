@@ -6,6 +6,8 @@
 //	make.go      the folder of a new VM and its boot files
 //	served.go    the socket on which a VM's process finds a disk that a client serves
 //	run.go       Equip and Confine when a VM starts; Strip and Clean afterwards
+//	console.go   serial logs
+//	disks.go     disks of a VM beside its system disk
 //	base.go      disks that linked clones share
 //	proc_*.go    processes and devices as Linux reports them
 //

@@ -97,14 +97,22 @@ func (h *Host) Spec(of *record.VM) *backend.Spec {
 	}
 	out.UID, out.GID = h.Owner(r)
 	if r.HasDisk() {
-		out.Disks = append(out.Disks, h.Disk(r))
+		system := h.Disk(r)
+		system.Limits = backend.DiskLimits(v.DiskLimits)
+		out.Disks = append(out.Disks, system)
 	}
 	if r.Backend != backend.Sandbox {
 		at := filepath.Join(h.Folder(r.ID), seedFile)
 		out.Disks = append(out.Disks, backend.Disk{ID: "seed", Target: at, Format: "raw", ReadOnly: true, CD: true})
 	}
 	if v.ServedDisk {
-		out.Disks = append(out.Disks, backend.Disk{ID: "served", Target: "nbd:unix:" + servedSocket, Format: "raw"})
+		out.Disks = append(out.Disks, backend.Disk{ID: backend.ServedDisk, Target: "nbd:unix:" + servedSocket, Format: "raw"})
+	}
+	for i := range r.Disks.V {
+		out.Disks = append(out.Disks, h.DataDisk(r, &r.Disks.V[i]))
+	}
+	if cd := r.CD.V; cd != nil {
+		out.Disks = append(out.Disks, Medium(cd))
 	}
 	if v.Network.Mode != record.NetworkNone {
 		out.NICs = []backend.NIC{{MAC: r.MAC, Tap: r.Tap}}

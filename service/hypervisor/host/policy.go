@@ -30,6 +30,14 @@ func (h *Host) SetPolicy(ctx context.Context, id string, p *netpolicy.Compiled) 
 	return h.network.SetPolicy(ctx, id, p)
 }
 
+// LimitNetwork limits what a VM receives and sends from now on. It does nothing unless the VM has a device.
+func (h *Host) LimitNetwork(ctx context.Context, r *record.VM) error {
+	if h.network == nil {
+		return nil
+	}
+	return h.network.SetLimits(ctx, r.ID, network.Limits(r.Spec.V.NetworkLimits))
+}
+
 // PolicyState returns what the network counted for a VM's policy.
 func (h *Host) PolicyState(id string) (network.PolicyState, error) {
 	if h.network == nil {

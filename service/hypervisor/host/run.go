@@ -56,6 +56,7 @@ func (h *Host) connect(ctx context.Context, r *record.VM) error {
 		uid, _ := h.Owner(r)
 		owner := uint32(uid) //nolint:gosec // checked with the document
 		port := network.Port{VM: r.ID, Tenant: r.Tenant, MAC: mac, OwnerUID: owner, Hostname: r.Name}
+		port.Limits = network.Limits(r.Spec.V.NetworkLimits)
 		if b := wanted.Bridge; b != h.doc.Network.Bridge {
 			port.Bridge = b
 		}

@@ -93,7 +93,7 @@ func apiBackup(b record.Backup) hypervisorapi.Backup {
 	return hypervisorapi.Backup{
 		Id: b.ID, VmId: b.VM, VmName: b.VMName, Tenant: b.Tenant, Kind: hypervisorapi.BackupKind(b.Kind),
 		ParentId: some(b.Parent), Description: b.Description, CreatedAt: b.CreatedAt.Time, SizeBytes: b.Size,
-		VirtualSizeBytes: b.VirtualSize, Sha256: b.SHA256,
+		VirtualSizeBytes: b.VirtualSize, Sha256: b.SHA256, LeftOut: append([]string{}, b.LeftOut.V...),
 	}
 }
 

@@ -31,7 +31,15 @@ func (a *API) apiVM(r record.VM) hypervisorapi.VM {
 		Labels: r.Labels.V, Autostart: r.Autostart, Mac: r.MAC, Ips: r.IPs.V, CreatedAt: r.CreatedAt.Time,
 		StartedAt: r.StartedAt.Ptr(), ExpiresAt: r.ExpiresAt.Ptr(),
 		LastError: r.LastError, Generation: r.Generation, Agent: hypervisorapi.AgentState{Enabled: v.Agent},
-		PauseReason: some(hypervisorapi.PauseReason(r.PauseReason)), ServedDisk: some(v.ServedDisk),
+		PauseReason: some(hypervisorapi.PauseReason(r.PauseReason)), Disks: apiDisks(&r), ServedDisk: some(v.ServedDisk),
+	}
+	if l := v.NetworkLimits; l != (record.NetworkLimits{}) {
+		out.NetworkLimits = &hypervisorapi.NetworkLimits{
+			ReceiveBitsPerSecond: &l.Receive, SendBitsPerSecond: &l.Send,
+		}
+	}
+	if cd := r.CD.V; cd != nil {
+		out.Cd = &hypervisorapi.CD{Image: cd.Image}
 	}
 	if out.Ips == nil || !r.State.HasProcess() {
 		out.Ips = []string{}
@@ -185,6 +193,9 @@ func (a *API) PatchVM(
 	if n := b.Network; n != nil {
 		c.Network = ref(networkOf(n))
 		c.MAC = value(n.Mac)
+	}
+	if l := b.NetworkLimits; l != nil {
+		c.NetworkLimits = &record.NetworkLimits{Receive: value(l.ReceiveBitsPerSecond), Send: value(l.SendBitsPerSecond)}
 	}
 	r, err := a.plan.Change(ctx, req.Id, c)
 	if err != nil {
@@ -521,4 +532,12 @@ func (a *API) CancelOperation(
 		return nil, err
 	}
 	return hypervisorapi.CancelOperation200JSONResponse(apiOperation(op)), nil
+}
+
+// GetVMLog returns the end of a VM's serial log.
+func (a *API) GetVMLog(
+	ctx context.Context, req hypervisorapi.GetVMLogRequestObject,
+) (hypervisorapi.GetVMLogResponseObject, error) {
+	raw, err := a.life.ConsoleLog(ctx, req.Id, orElse(req.Params.Tail, 64<<10))
+	return hypervisorapi.GetVMLog200TextResponse(raw), err
 }

@@ -9,7 +9,7 @@
 //	halt.go     VMs that their backend halts on its own
 //	delete.go   deletes VMs and undoes failed creations
 //	expire.go   deletes expired VMs
-//	wait.go     waits for a state; reports a VM's resource usage
+//	wait.go     waits for a state; reports a VM's resource usage and serial log
 //
 // # Invariants
 //

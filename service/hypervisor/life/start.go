@@ -131,6 +131,9 @@ func FirstLine(text string) string {
 // launch creates a VM's runtime resources on the host and starts its process. If that fails, it
 // leaves nothing.
 func (l *Life) launch(ctx context.Context, r record.VM, how Begin) (backend.Instance, record.VM, error) {
+	if err := l.host.DropRemoved(ctx, &r); err != nil {
+		return nil, r, err
+	}
 	spec, err := l.host.Equip(ctx, &r)
 	if err != nil {
 		return nil, r, err
@@ -165,7 +168,7 @@ func (l *Life) Adopt(ctx context.Context, m *machine.Machine, r record.VM, insta
 		l.machines.Keep(l.machines.Ending(), "VM halt", func(context.Context) { l.followHalts(ctx, m, instance, o) })
 	}
 	if r.Backend != backend.Sandbox {
-		l.machines.Go("VM console", func() { l.machines.WatchConsole(m, instance) })
+		l.machines.Go("VM console", func() { l.machines.WatchConsole(m, instance, l.host.ConsoleLog(r.ID)) })
 	}
 	if r.Spec.V.Agent {
 		l.machines.Keep(l.machines.Ending(), "guest agent", func(context.Context) { l.agent.Keep(m, instance) })
@@ -201,6 +204,21 @@ func (l *Life) follow(ctx context.Context, m *machine.Machine, r record.VM, inst
 	_ = instance.Close() // it has ended
 	m.Detach()
 	if stopped.Restarting {
-		l.GoOnRestarting(ctx, r.ID)
+		l.GoOnRestarting(ctx, r.ID) // which drops them, too
+	} else if len(stopped.Unsettled()) > 0 {
+		l.machines.Go("disks of a VM", func() { l.dropRemoved(ctx, r.ID) })
+	}
+}
+
+// dropRemoved removes the disks that the process of a VM had kept, unless it was started again meanwhile.
+func (l *Life) dropRemoved(ctx context.Context, id string) {
+	err := l.machines.With(ctx, id, machine.Any, func(ctx context.Context, _ *machine.Machine, r record.VM) error {
+		if r.State != vm.Stopped && r.State != vm.Failed {
+			return nil
+		}
+		return l.host.DropRemoved(ctx, &r)
+	})
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		l.log.Warn("disks of a VM that are removed still take room", "vm", id, "error", err)
 	}
 }

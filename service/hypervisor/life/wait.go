@@ -66,3 +66,12 @@ func (l *Life) Metrics(ctx context.Context, id string) (backend.Metrics, error) 
 	}
 	return metrics, err
 }
+
+// ConsoleLog returns the end of a VM's serial log, at most most bytes.
+func (l *Life) ConsoleLog(ctx context.Context, id string, most int) ([]byte, error) {
+	r, err := l.store.VM(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return l.host.ReadConsoleLog(r.ID, most)
+}

@@ -12,13 +12,15 @@ import (
 )
 
 // WatchConsole reads a VM's console from the start, so that later viewers also see what was printed
-// before they connected. All viewers see the same output, and all may type.
-func (s *Set) WatchConsole(m *Machine, instance backend.Instance) {
+// before they connected. All viewers see the same output, and all may type. The output is also written to kept,
+// which never fails, and is closed at the end.
+func (s *Set) WatchConsole(m *Machine, instance backend.Instance, kept io.WriteCloser) {
 	ctx, cancel := context.WithTimeout(context.Background(), CallLimit)
 	defer cancel()
 	stream, err := instance.Dial(ctx, backend.ConsoleChannel)
 	if err != nil {
 		s.log.Warn("a VM's console cannot be opened", "vm", m.ID, "error", err)
+		_ = kept.Close() // nothing was written
 		return
 	}
 	console := relay.NewLog(relay.DefaultCapacity, stream)
@@ -26,6 +28,7 @@ func (s *Set) WatchConsole(m *Machine, instance backend.Instance) {
 	if m.instance != instance {
 		m.mu.Unlock()
 		_ = stream.Close() // it has ended since
+		_ = kept.Close()   // nothing was written
 		return
 	}
 	m.console = console
@@ -39,10 +42,11 @@ func (s *Set) WatchConsole(m *Machine, instance backend.Instance) {
 	})
 	s.watchers.Go(func() {
 		defer func() { _ = console.Close() }() // it never fails
+		defer func() { _ = kept.Close() }()    // what is not kept is lost on nobody
 		routine.Keep(s.ending, s.log, "VM console", func(context.Context) {
 			// There is one per VM, so the buffer is small. Hiding other methods of stream keeps
 			// io.CopyBuffer from ignoring it.
-			_, _ = io.CopyBuffer(console, struct{ io.Reader }{stream}, make([]byte, 4096)) // it has ended
+			_, _ = io.CopyBuffer(io.MultiWriter(console, kept), struct{ io.Reader }{stream}, make([]byte, 4096)) // it has ended
 		})
 	})
 }

@@ -38,6 +38,8 @@ type incoming struct {
 	end        int64 // of what was written
 	sum        sum
 
+	bytes int64 // of a disk beside the system disk, as its guest sees it
+
 	// Of a layer:
 	backing string // the name of the file below it, as the other host has it
 	below   string // the file below it here; empty: none
@@ -112,7 +114,7 @@ func (a *arrival) complete(ctx context.Context, v storage.Volume, sums hyperviso
 			return fault.New(fault.Conflict, "what arrived of the file %s is not what was sent", f.name).WithCode("sum_mismatch")
 		}
 		if isLayer(f.name) {
-			size := int64(0) // of lower layers: any
+			size := f.bytes // of lower layers: any
 			if f.name == diskName {
 				size = a.diskBytes
 			}
@@ -123,7 +125,7 @@ func (a *arrival) complete(ctx context.Context, v storage.Volume, sums hyperviso
 		if err := f.file.Sync(); err != nil {
 			return err
 		}
-		if isLayer(f.name) && f.name != diskName {
+		if isLayer(f.name) && f.name != diskName && !isData(f.name) {
 			if err := os.Chmod(f.path, 0o444); err != nil { //nolint:gosec // VMs under other uids read it
 				return err
 			}

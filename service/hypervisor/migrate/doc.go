@@ -1,4 +1,4 @@
-// Package migrate moves VMs between the hosts of a fleet. A VM moves while it is stopped, with its disk, its
+// Package migrate moves VMs between the hosts of a fleet. A VM moves while it is stopped, with its disks, its
 // snapshots and its identity. Hosts talk to each other directly, with the fleet's token.
 //
 //	send.go      the host that a VM leaves: the operation, and what follows a hand-over

@@ -34,9 +34,12 @@ const (
 	firmwareUEFI = "uefi"
 )
 
-// isLayer reports whether a file is a layer of the disk.
+// isData reports whether a file is that of a disk beside the system disk.
+func isData(name string) bool { return strings.HasPrefix(name, backend.DataPrefix) }
+
+// isLayer reports whether a file is a layer of a disk.
 func isLayer(name string) bool {
-	return name == diskName || name == contentDisk || strings.HasPrefix(name, basePrefix)
+	return name == diskName || isData(name) || name == contentDisk || strings.HasPrefix(name, basePrefix)
 }
 
 // movable is a machine.Check: the VM can move as it is.
@@ -45,6 +48,11 @@ func (m *Manager) movable(ctx context.Context, r *record.VM) error {
 	case r.Backend != backend.QEMU || r.HasDisk() && m.host.Disk(r).Format != "qcow2":
 		return fault.New(fault.Conflict, "VMs of the backend %s on the storage %s cannot move; backend qemu on storage dir can",
 			r.Backend, r.Spec.V.Storage).WithCode("migration_unsupported")
+	case r.CD.V != nil:
+		return fault.New(fault.Conflict, "a VM moves without a CD; eject it first").WithCode("has_cd")
+	case len(r.Unsettled()) > 0:
+		return fault.New(fault.Conflict, "a disk of the VM is being removed; try again when that is over").
+			WithCode("disks_pending")
 	case r.State != vm.Stopped && r.State != vm.Failed:
 		return fault.New(fault.Conflict, "the VM is %s; stop it first, or let it restart", r.State).WithCode("wrong_state")
 	}
@@ -173,6 +181,9 @@ func (m *Manager) offer(
 			return o, all, err
 		}
 	}
+	if err := m.offerDisks(r, &o, &all); err != nil {
+		return o, all, err
+	}
 	spec := r.Spec.V
 	if spec.Boot, err = m.boot(r, content, &all); err != nil {
 		return o, all, err
@@ -196,6 +207,20 @@ func (m *Manager) offer(
 		o.Vm.ExpiresAt = &r.ExpiresAt.Time
 	}
 	return o, all, m.offerStored(ctx, r, &o)
+}
+
+// offerDisks adds the disks beside the system disk, which stand on no other file.
+func (m *Manager) offerDisks(r *record.VM, o *hypervisorapi.MigrationOffer, all *sources) error {
+	if len(r.Disks.V) == 0 {
+		return nil
+	}
+	for i := range r.Disks.V {
+		d := m.host.DataDisk(r, &r.Disks.V[i])
+		if err := all.add(d.ID, d.Target, ""); err != nil {
+			return err
+		}
+	}
+	return remarshal(r.Disks.V, &o.Disks)
 }
 
 // offerStored adds the secrets, snapshots and network policy of a VM.
@@ -229,6 +254,9 @@ func (m *Manager) offerStored(ctx context.Context, r *record.VM, o *hypervisorap
 			if err := remarshal(s.Hardware.V, &moving[i].Hardware); err != nil {
 				return err
 			}
+		}
+		if len(s.Disks.V) > 0 {
+			moving[i].Disks = &s.Disks.V
 		}
 	}
 	o.Snapshots = &moving

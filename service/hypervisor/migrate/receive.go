@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -86,6 +87,9 @@ func (m *Manager) request(o *hypervisorapi.MigrationOffer) (*plan.Request, error
 		return nil, err
 	}
 	var err error
+	if from.Disks, err = disksOf(o); err != nil {
+		return nil, err
+	}
 	if from.Secrets, err = secrets(o.Vm.AgentSecret, "vm.agent_secret"); err != nil {
 		return nil, err
 	}
@@ -122,6 +126,9 @@ func (m *Manager) request(o *hypervisorapi.MigrationOffer) (*plan.Request, error
 				return nil, fault.InvalidField(field, "is not that of this host's version: %v", err)
 			}
 		}
+		if s.Disks != nil {
+			snap.Disks.V = *s.Disks
+		}
 		from.Snapshots = append(from.Snapshots, snap)
 	}
 	return req, nil
@@ -140,6 +147,43 @@ func secrets(text *string, field string) (string, error) {
 	return *text, nil
 }
 
+var (
+	diskID     = regexp.MustCompile(`^[0-9a-f]{12}$`)
+	nameOfDisk = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?$`)
+	serial     = regexp.MustCompile(`^[A-Za-z0-9_-]{1,20}$`)
+)
+
+// disksOf returns the offered disks beside the system disk, checked like new ones.
+func disksOf(o *hypervisorapi.MigrationOffer) (all []record.Disk, err error) {
+	if o.Disks == nil {
+		return nil, nil
+	}
+	if err := remarshal(*o.Disks, &all); err != nil {
+		return nil, fault.InvalidField("disks", "are not those of this host's version: %v", err)
+	}
+	taken := map[string]bool{record.SystemDisk: true}
+	for i, d := range all {
+		field := fmt.Sprintf("disks.%d", i)
+		file, port, number := "id "+d.ID, fmt.Sprint("port ", d.Port), "serial "+d.Serial
+		switch {
+		case !diskID.MatchString(d.ID), !nameOfDisk.MatchString(d.Name), len(d.Name) > 20, !serial.MatchString(d.Serial):
+			return nil, fault.InvalidField(field, "has an id, a name or a serial number that is not valid")
+		case d.Port < 1 || d.Port > backend.MaxPorts || d.SizeGiB < 1 || d.SizeGiB > 1<<16 || !validLimits(d.Limits):
+			return nil, fault.InvalidField(field, "has a port, a size or limits that are out of range")
+		case d.State != record.DiskReady:
+			return nil, fault.InvalidField(field, "is not ready")
+		case taken[d.Name] || taken[file] || taken[port] || taken[number]:
+			return nil, fault.InvalidField(field, "has what another disk of the VM has already")
+		}
+		taken[d.Name], taken[file], taken[port], taken[number] = true, true, true, true
+	}
+	return all, nil
+}
+
+func validLimits(l record.DiskLimits) bool {
+	return l.IOPS >= 0 && l.IOPS <= 1e8 && l.BytesPerSecond >= 0 && l.BytesPerSecond <= 1e12
+}
+
 // checkSpec checks what the contract checks in a request for a new VM, and how it boots.
 func checkSpec(s *record.Spec, diskBytes int64) error {
 	modes := []string{record.NetworkNone, record.NetworkUser, record.NetworkBridge, record.NetworkTap}
@@ -151,6 +195,11 @@ func checkSpec(s *record.Spec, diskBytes int64) error {
 		return fault.InvalidField("spec.memory_mib", "must be 16 to %d", 1<<24)
 	case s.DiskGiB < 0 || s.DiskGiB > 1<<20 || boot.Disk != (diskBytes > 0):
 		return fault.InvalidField("spec.disk_gib", "is not that of the offered disk")
+	case !validLimits(s.DiskLimits):
+		return fault.InvalidField("spec.disk_limits", "are out of range")
+	case s.NetworkLimits.Receive < 0, s.NetworkLimits.Receive > 1e11,
+		s.NetworkLimits.Send < 0, s.NetworkLimits.Send > 1e11:
+		return fault.InvalidField("spec.network_limits", "are out of range")
 	case s.TTLSeconds < 0:
 		return fault.InvalidField("spec.ttl_seconds", "must not be negative")
 	case s.Storage != storage.Dir:
@@ -225,6 +274,13 @@ func (m *Manager) layout(o *hypervisorapi.MigrationOffer, req *plan.Request) (a 
 		seen[f.Name] = true
 		in := &incoming{name: f.Name, path: filepath.Join(folder, f.Name), size: f.SizeBytes}
 		switch {
+		case isData(f.Name):
+			d := slices.IndexFunc(req.Arrival.Disks, func(d record.Disk) bool { return backend.DataPrefix+d.ID == f.Name })
+			if d < 0 || f.Backing != nil {
+				return nil, "", fault.InvalidField(fmt.Sprintf("files.%d.name", i), "%s is no disk of the VM", f.Name)
+			}
+			in.path = storage.DirPool{}.Path(storage.Volume{Folder: folder, Data: req.Arrival.Disks[d].ID})
+			in.bytes = int64(req.Arrival.Disks[d].SizeGiB) * record.GiB
 		case isLayer(f.Name):
 			if f.Backing != nil {
 				in.backing = *f.Backing
@@ -237,6 +293,11 @@ func (m *Manager) layout(o *hypervisorapi.MigrationOffer, req *plan.Request) (a 
 			return nil, "", fault.InvalidField(fmt.Sprintf("files.%d.size_bytes", i), "is more than %d", maxBootFile)
 		}
 		a.files = append(a.files, in)
+	}
+	for _, d := range req.Arrival.Disks {
+		if name := backend.DataPrefix + d.ID; !seen[name] {
+			return nil, "", fault.InvalidField("files", "%s is missing", name)
+		}
 	}
 	for _, name := range host.BootFiles(boot) {
 		if name != backend.VarsFile && !seen[name] {

@@ -99,7 +99,7 @@ func (m *Manager) Attach(ctx context.Context, p Port) (Attached, error) {
 	if l, err = m.book.grant(l); err != nil {
 		return Attached{}, err
 	}
-	if err := m.connect(l, p.OwnerUID); err != nil {
+	if err := m.connect(l, p.OwnerUID, p.Limits); err != nil {
 		undo := func() error { return m.book.remove(l.VM) }
 		if known {
 			undo = func() error { return m.book.put(before) }
@@ -118,7 +118,7 @@ func (m *Manager) Attach(ctx context.Context, p Port) (Attached, error) {
 
 // connect creates the devices and rules of a port. The tap is added to the bridge last, so that no
 // traffic passes before everything is in place.
-func (m *Manager) connect(l lease, owner uint32) error {
+func (m *Manager) connect(l lease, owner uint32, limits Limits) error {
 	mtu := m.o.MTU
 	if l.Bridge == m.o.Bridge {
 		if err := m.ensureBridge(); err != nil {
@@ -140,6 +140,9 @@ func (m *Manager) connect(l lease, owner uint32) error {
 	}
 	if err = m.guard(l.VM, &l); err == nil {
 		err = m.enforce(l.VM, &l, !made)
+	}
+	if err == nil {
+		err = m.limit(tap, limits)
 	}
 	if err == nil {
 		err = plug(tap, l.Bridge, mtu, m.o.Isolate && l.Bridge == m.o.Bridge)
@@ -255,7 +258,9 @@ func (m *Manager) detach(vm string) error {
 	if err := removeLink(m.o.tapName(vm)); err != nil {
 		return err
 	}
-	return errors.Join(m.guard(vm, nil), m.enforce(vm, nil, false))
+	return errors.Join(m.guard(vm, nil), m.enforce(vm, nil, false), m.dropSendLimits(func(tap string) bool {
+		return tap == m.o.tapName(vm)
+	}))
 }
 
 // Release calls Detach and frees the address of a VM that is deleted.
@@ -325,6 +330,9 @@ func (m *Manager) Sweep(ctx context.Context, keep func(vm string) bool) (Swept, 
 			return s, err
 		}
 		m.ready = true
+	}
+	if err := m.dropSendLimits(func(tap string) bool { return !kept[tap] }); err != nil {
+		return s, err
 	}
 	slices.Sort(guarded)
 	for _, name := range slices.Compact(guarded) {

@@ -43,6 +43,9 @@ func (m *Manager) Addresses(vm string) []netip.Addr { return m.book.addresses(vm
 // Sweep does nothing.
 func (m *Manager) Sweep(context.Context, func(string) bool) (Swept, error) { return Swept{}, nil }
 
+// SetLimits does nothing.
+func (m *Manager) SetLimits(context.Context, string, Limits) error { return nil }
+
 // LoadPolicies does nothing.
 func (m *Manager) LoadPolicies(map[string]*netpolicy.Compiled) {}
 

@@ -75,6 +75,12 @@ type Port struct {
 	OwnerUID uint32
 	// Hostname is sent to the guest by DHCP if it is a valid host name.
 	Hostname string
+	Limits   Limits
+}
+
+// Limits limit what a guest receives and sends, in bits a second. Zero values mean no limit.
+type Limits struct {
+	Receive, Send int64
 }
 
 // Attached is the result of Attach.

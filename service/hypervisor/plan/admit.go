@@ -80,7 +80,8 @@ func (p *Planner) Admit(ctx context.Context, req *Request, content *Sources, act
 	a := record.Admission{VM: &r, DiskGiB: disk, Why: why, Action: action, Message: message}
 	if from := req.Arrival; from != nil {
 		a.Why, a.Arrival = fmt.Sprintf("%s; it comes from the host %s", why, from.Node), &from.Arrival
-		a.DiskGiB = int((from.DiskBytes + record.GiB - 1) / record.GiB)
+		r.Disks.V = from.Disks
+		a.DiskGiB = int((from.DiskBytes+record.GiB-1)/record.GiB) + r.DataGiB()
 		p.arrives(&r, from)
 	}
 	if err := p.store.Admit(ctx, a); err != nil {

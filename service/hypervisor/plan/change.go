@@ -45,11 +45,36 @@ func (p *Planner) Change(ctx context.Context, id string, c record.Reconfiguratio
 			return r, err
 		}
 	}
-	r, err = p.store.Reconfigure(ctx, id, c)
-	if err == nil {
-		p.cfg.Changed()
+	if l := c.NetworkLimits; l != nil && *l != (record.NetworkLimits{}) {
+		wanted := r.Spec.V.Network
+		if c.Network != nil {
+			wanted = *c.Network
+		}
+		if !wanted.HasTap() {
+			return r, fault.InvalidField("network_limits", "takes a network of mode bridge or tap; the mode %s has no limits",
+				wanted.Mode)
+		}
 	}
-	return r, err
+	r, err = p.store.Reconfigure(ctx, id, c)
+	if err != nil {
+		return r, err
+	}
+	p.cfg.Changed()
+	if c.NetworkLimits != nil {
+		return r, p.limitNetwork(ctx, id)
+	}
+	return r, nil
+}
+
+// limitNetwork applies the limits that are stored. Of two changes at once, the last one to be stored counts.
+func (p *Planner) limitNetwork(ctx context.Context, id string) error {
+	p.limiting.Lock()
+	defer p.limiting.Unlock()
+	r, err := p.store.VM(ctx, id)
+	if err != nil {
+		return err
+	}
+	return p.host.LimitNetwork(context.WithoutCancel(ctx), &r)
 }
 
 func (p *Planner) completeNetwork(ctx context.Context, r *record.VM, c *record.Reconfiguration) error {

@@ -3,6 +3,7 @@ package plan
 import (
 	"context"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
@@ -39,6 +40,8 @@ type Planner struct {
 	now     func() time.Time
 	probes  probes
 	copying turns // by tenant; held while a host file is copied for a new VM
+
+	limiting sync.Mutex // held while limits that are stored are applied
 }
 
 // New returns a Planner.

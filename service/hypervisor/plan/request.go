@@ -37,9 +37,10 @@ type Request struct {
 // Arrival is what is known of a VM that comes from another host.
 type Arrival struct {
 	record.Arrival
-	VM        string // its id
-	DiskBase  string // the base that its disk stands on; empty: none
-	DiskBytes int64  // as its guest sees it
+	VM        string        // its id
+	DiskBase  string        // the base that its disk stands on; empty: none
+	DiskBytes int64         // as its guest sees it
+	Disks     []record.Disk // beside the system disk
 	// Generation is that of its row at the other host, from which this host goes on.
 	Generation int64
 	// Secrets of its agent, a line each.

@@ -29,6 +29,8 @@ type Backup struct {
 	VirtualSize int64         `db:"virtual_size"`
 	SHA256      string        `db:"sha256"`
 	CreatedAt   db.Time       `db:"created_at"`
+	// LeftOut are the names of the disks that the VM had beside its system disk, which alone is backed up.
+	LeftOut db.JSON[[]string] `db:"left_out"`
 }
 
 // Kinds of backups.

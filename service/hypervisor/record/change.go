@@ -18,7 +18,8 @@ func save(ctx context.Context, tx *db.Tx, r *VM) error {
 		`UPDATE vms SET name = ?, backend = ?, state = ?, spec = ?, secret = ?, mac = ?, tap = ?, ips = ?,
 		autostart = ?, generation = ?, last_error = ?, started_at = ?, kill_at = ?, events = ?, vcpus = ?, memory_mib = ?,
 		base = ?, disk_base = ?, pause_reason = ?, reverting = ?, restarting = ?, search = ?, labels = ?,
-		handed_over = ?, running = ?, started_with = ?, counted_vcpus = ?, counted_memory_mib = ? WHERE id = ?`,
+		handed_over = ?, running = ?, started_with = ?, counted_vcpus = ?, counted_memory_mib = ?, disks = ?, cd = ?
+		WHERE id = ?`,
 		r.Name,
 		r.Backend,
 		r.State,
@@ -47,6 +48,8 @@ func save(ctx context.Context, tx *db.Tx, r *VM) error {
 		r.StartedWith,
 		r.CountedVCPUs,
 		r.CountedMemoryMiB,
+		r.Disks,
+		r.CD,
 		r.ID,
 	)
 	return err

@@ -11,6 +11,7 @@
 //	event.go       events of VMs
 //	feed.go        events of all VMs, for streams
 //	secret.go      the sealed secrets of guest agents
+//	disk.go      the disks of VMs beside their system disks, and the media of their CD drives
 //	snapshot.go, backup.go, base.go
 //	usage.go       what VMs used, by minute
 //	image.go       names in the catalog

@@ -3,6 +3,7 @@ package record
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
@@ -18,11 +19,20 @@ type Hardware struct {
 	MemoryMiB int     `json:"memory_mib"`
 	Network   Network `json:"network"`
 	MAC       string  `json:"mac"` // empty: no network
+
+	Disks []string `json:"disks,omitempty"` // the ids of the disks beside the system disk
+	CD    *CD      `json:"cd,omitempty"`    // the medium of the CD drive; nil: none
 }
 
 // Hardware returns what is wanted of a VM. Of AsRunning, that is what its process has.
 func (r *VM) Hardware() Hardware {
-	return Hardware{VCPUs: r.VCPUs, MemoryMiB: r.MemoryMiB, Network: r.Spec.V.Network, MAC: r.MAC}
+	h := Hardware{VCPUs: r.VCPUs, MemoryMiB: r.MemoryMiB, Network: r.Spec.V.Network, MAC: r.MAC, CD: r.CD.V}
+	for _, d := range r.Disks.V {
+		if d.State == DiskReady || d.State == DiskUnplugging {
+			h.Disks = append(h.Disks, d.ID)
+		}
+	}
+	return h
 }
 
 func (r *VM) setHardware(h Hardware) {
@@ -33,9 +43,13 @@ func (r *VM) setHardware(h Hardware) {
 // AsRunning returns a VM with what its process has in place of what is wanted. Without a process, both
 // are the same. What is done to the process, or to its resources on the host, goes by this.
 func (r VM) AsRunning() VM {
+	has := r.Hardware()
 	if r.Running.V != nil {
-		r.setHardware(*r.Running.V)
+		has = *r.Running.V
 	}
+	r.setHardware(has)
+	r.CD.V = has.CD
+	r.Disks.V = slices.DeleteFunc(slices.Clone(r.Disks.V), func(d Disk) bool { return !slices.Contains(has.Disks, d.ID) })
 	if r.StartedWith.V != nil {
 		r.Spec.V.Boot = r.StartedWith.V.Boot
 	}
@@ -53,6 +67,11 @@ func (r *VM) Pending() []string {
 	return differences(*r.Running.V, r.Hardware())
 }
 
+// SameDisks reports whether two machines have the same disks beside the system disk.
+func (h *Hardware) SameDisks(other *Hardware) bool {
+	return slices.Equal(slices.Sorted(slices.Values(h.Disks)), slices.Sorted(slices.Values(other.Disks)))
+}
+
 func differences(a, b Hardware) []string {
 	fields := []string{}
 	if a.VCPUs != b.VCPUs {
@@ -63,6 +82,12 @@ func differences(a, b Hardware) []string {
 	}
 	if !a.Network.Equal(b.Network) || a.MAC != b.MAC {
 		fields = append(fields, "network")
+	}
+	if !a.SameDisks(&b) {
+		fields = append(fields, "disks")
+	}
+	if !a.CD.Equal(b.CD) {
+		fields = append(fields, "cd")
 	}
 	return fields
 }
@@ -87,6 +112,8 @@ type Reconfiguration struct {
 	MemoryMiB *int
 	Network   *Network
 	MAC       string // with Network: of the device; empty: none
+	// NetworkLimits is for VMs with a device on the host.
+	NetworkLimits *NetworkLimits
 }
 
 func (c *Reconfiguration) apply(r *VM) (changed []string) {
@@ -125,6 +152,15 @@ func (c *Reconfiguration) apply(r *VM) (changed []string) {
 		r.Running.V = &had
 	}
 	r.setHardware(want)
+	limits := r.Spec.V.NetworkLimits
+	if c.NetworkLimits != nil {
+		limits = *c.NetworkLimits
+	}
+	if !r.HasTap() {
+		limits = NetworkLimits{} // there is nothing to limit
+	}
+	set("network_limits", r.Spec.V.NetworkLimits, limits)
+	r.Spec.V.NetworkLimits = limits
 	return changed
 }
 

@@ -188,7 +188,7 @@ func (s *Store) ReplaceContent(ctx context.Context, was *Image, sum string, size
 	})
 }
 
-// NeededContents returns the SHA-256 of all contents that an image, VM, shared disk or backup uses.
+// NeededContents returns the SHA-256 of all contents that an image, VM, CD drive, shared disk or backup uses.
 func (s *Store) NeededContents(ctx context.Context) (needed map[string]bool, err error) {
 	var sums []string
 	err = s.db.Select(ctx, &sums, `SELECT sha256 FROM images UNION SELECT base FROM vms
@@ -196,6 +196,18 @@ func (s *Store) NeededContents(ctx context.Context) (needed map[string]bool, err
 	needed = map[string]bool{}
 	for _, sum := range sums {
 		needed[sum] = true
+	}
+	if err != nil {
+		return nil, err
+	}
+	var drives []VM
+	err = s.db.Select(ctx, &drives, "SELECT * FROM vms WHERE cd <> 'null' OR running LIKE '%\"cd\"%'")
+	for i := range drives {
+		for _, cd := range []*CD{drives[i].CD.V, drives[i].AsRunning().CD.V} {
+			if cd != nil {
+				needed[cd.SHA256] = true
+			}
+		}
 	}
 	return needed, err
 }

@@ -18,6 +18,8 @@ type Snapshot struct {
 	State       string  `db:"state"`
 	// Hardware is what the VM's process had when a full snapshot was made; nil: not known.
 	Hardware db.JSON[*Hardware] `db:"hardware"`
+	// Disks are the ids of the disks beside the system disk that it holds.
+	Disks db.JSON[[]string] `db:"disks"`
 }
 
 // States of snapshots. A snapshot has a row from before it is made until after it is removed, so

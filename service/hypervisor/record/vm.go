@@ -28,6 +28,9 @@ type Spec struct {
 	CloudInit  CloudInit `json:"cloud_init"`
 	Boot       Boot      `json:"boot"`
 	ServedDisk bool      `json:"served_disk,omitempty"` // it has a disk that a client serves
+
+	DiskLimits    DiskLimits    `json:"disk_limits,omitzero"` // of its system disk
+	NetworkLimits NetworkLimits `json:"network_limits,omitzero"`
 }
 
 // Network is how a VM is connected.
@@ -37,6 +40,13 @@ type Network struct {
 	IP     string `json:"ip,omitempty"`
 
 	Forwards []Forward `json:"forwards,omitempty"` // with mode user
+}
+
+// NetworkLimits limit what a guest receives and sends through its device on the host, in bits a second. Zero
+// values mean no limit.
+type NetworkLimits struct {
+	Receive int64 `json:"receive,omitempty"`
+	Send    int64 `json:"send,omitempty"`
 }
 
 // Modes of a network.
@@ -96,6 +106,9 @@ type VM struct {
 	Running db.JSON[*Hardware] `db:"running"`
 	// StartedWith is what it was started with for this start only; nil: nothing.
 	StartedWith db.JSON[*StartOptions] `db:"started_with"`
+	// Disks are its disks beside the system disk, oldest first.
+	Disks db.JSON[[]Disk] `db:"disks"`
+	CD    db.JSON[*CD]    `db:"cd"` // the medium of its CD drive; nil: none
 	// HandedOver is the migration that gave it to another host, which has not confirmed yet; nil: none.
 	HandedOver db.JSON[*HandOver] `db:"handed_over"`
 	// The larger of what its process has and of what is wanted, which counts against limits.

@@ -147,7 +147,7 @@ func (y *Recovery) restoreOne(ctx context.Context, r record.VM) error {
 	switch {
 	case err != nil:
 		return err
-	case len(names) > 0 || r.Reverting != "" || y.disk.Unended(r.ID):
+	case len(names) > 0 || r.Reverting != "" || len(r.Unsettled()) > 0 || y.disk.Unended(r.ID):
 		return y.settle(ctx, r)
 	case r.State.HasProcess():
 		if err := y.meet(ctx, r, meetLimit); err != nil {

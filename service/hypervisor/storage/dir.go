@@ -22,7 +22,33 @@ func (DirPool) Name() string { return Dir }
 const DiskFile = "disk.qcow2"
 
 // Path is the file of a disk.
-func (DirPool) Path(v Volume) string { return filepath.Join(v.Folder, DiskFile) }
+func (DirPool) Path(v Volume) string {
+	if v.Data != "" {
+		return filepath.Join(v.Folder, "data-"+filepath.Base(v.Data)+".qcow2")
+	}
+	return filepath.Join(v.Folder, DiskFile)
+}
+
+// CreateCopy makes the file with all of a base's content, so that it does not need the base any more.
+func (p DirPool) CreateCopy(ctx context.Context, v Volume, base *Base) error {
+	path := p.Path(v)
+	if err := p.Remove(ctx, v); err != nil {
+		return err
+	}
+	if _, err := run(
+		ctx, "qemu-img", "qemu-utils", "convert", "-q", "-f", base.Format, "-O", "qcow2", base.Path, path,
+	); err != nil {
+		return err
+	}
+	if v.Size > base.Size {
+		if _, err := run(
+			ctx, "qemu-img", "qemu-utils", "resize", "-q", "-f", "qcow2", path, strconv.FormatInt(v.Size, 10),
+		); err != nil {
+			return err
+		}
+	}
+	return errors.Join(os.Chmod(path, 0o600), own(path, v))
+}
 
 // Create makes the file.
 func (p DirPool) Create(ctx context.Context, v Volume, base *Base) error {
@@ -58,7 +84,11 @@ func own(path string, v Volume) error {
 
 // Disk is the file.
 func (p DirPool) Disk(v Volume) backend.Disk {
-	return backend.Disk{ID: "system", Target: p.Path(v), Format: "qcow2"}
+	id := "system"
+	if v.Data != "" {
+		id = backend.DataPrefix + v.Data
+	}
+	return backend.Disk{ID: id, Target: p.Path(v), Format: "qcow2"}
 }
 
 // Resize makes the disk larger.

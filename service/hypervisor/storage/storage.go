@@ -31,9 +31,10 @@ const (
 	CephRBDInPlace = "ceph-rbd-in-place"
 )
 
-// Volume is a VM's system disk.
+// Volume is a disk of a VM.
 type Volume struct {
 	VM     string // the VM's id
+	Data   string // the id of a disk beside the system disk, in DirPool only; empty: the system disk
 	Folder string // the VM's own
 	Size   int64  // in bytes; 0: as large as the base
 	UID    int    // owner of the disk; 0: the daemon

@@ -1030,6 +1030,31 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/vms/{id}/cd": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Put an image of the catalog, such as an ISO image, into the CD drive, in place of what is there
+         * @description A VM that boots firmware has a drive, and sees the CD at once; the firmware boots it if the system disk does not boot. One that boots a kernel
+         *     gets a read-only disk at its next start instead: until then, `cd` is among its `pending` fields.
+         */
+        put: operations["InsertCD"];
+        post?: never;
+        /** Take the CD out of the drive */
+        delete: operations["EjectCD"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/vms/{id}/clone": {
         parameters: {
             query?: never;
@@ -1093,6 +1118,59 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/v1/vms/{id}/disks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        /** The disks of a VM, the system disk first */
+        get: operations["ListDisks"];
+        put?: never;
+        /**
+         * Make a disk, empty or as a copy of an image, and attach it, also while the VM runs
+         * @description A VM that boots firmware sees the disk at once. One that boots a kernel has no ports for disks: the disk is `pending`, and the next
+         *     start attaches it. A VM may have eight disks beside its system disk.
+         */
+        post: operations["CreateDisk"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/vms/{id}/disks/{disk}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A disk's name */
+                disk: components["parameters"]["DiskName"];
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        /** One disk of a VM */
+        get: operations["GetDisk"];
+        put?: never;
+        post?: never;
+        /**
+         * Detach a disk and remove it with what it holds
+         * @description The guest is asked to let go of the disk. If it does not within 20 seconds, the disk stays (409 `disk_in_use`): unmount it in the guest and
+         *     try again, or stop the VM. A VM that boots a kernel keeps the disk until it stops: `disks` is among its `pending` fields until then.
+         */
+        delete: operations["RemoveDisk"];
+        options?: never;
+        head?: never;
+        /** Make a disk larger or change its limits, at once, also while the VM runs; the system disk has the name `system` */
+        patch: operations["ChangeDisk"];
         trace?: never;
     };
     "/v1/vms/{id}/enable": {
@@ -1176,6 +1254,29 @@ export interface paths {
          *     may begin more than seven days ago, and then counts what is kept of it. The last step may not be over: it ends after `now`.
          */
         get: operations["GetVMHistory"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/vms/{id}/log": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        /**
+         * The end of the serial log: what the VM printed, also before it was restarted
+         * @description The newest MiB is kept, and up to another one. What a VM prints while the daemon is down is not kept. Sandboxes have no serial console.
+         */
+        get: operations["GetVMLog"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1752,6 +1853,8 @@ export interface components {
             description: string;
             id: string;
             kind: components["schemas"]["BackupKind"];
+            /** @description The disks that the VM had beside its system disk, which alone is backed up */
+            left_out: string[];
             /** @description The backup that this one builds on */
             parent_id?: string;
             /** @description Of the backup's file */
@@ -1779,6 +1882,11 @@ export interface components {
             description?: string;
             kind?: components["schemas"]["BackupKind"];
         };
+        /**
+         * Format: int64
+         * @description The most bytes a second, of reads and writes together; 0: no limit
+         */
+        BytesPerSecond: number;
         Capacity: {
             free_memory_mib: number;
             free_vcpus: number;
@@ -1787,6 +1895,14 @@ export interface components {
             nodes: number;
             vcpus: number;
             vms: number;
+        };
+        /** @description What is in the CD drive. Left out if it is empty */
+        CD: {
+            image: string;
+        };
+        CDSpec: {
+            /** @description An image of the catalog */
+            image: string;
         };
         Cleaned: {
             /** Format: int64 */
@@ -1807,6 +1923,45 @@ export interface components {
         DefaultCounters: {
             egress: components["schemas"]["VerdictCounters"];
             ingress: components["schemas"]["VerdictCounters"];
+        };
+        Disk: {
+            bytes_per_second: components["schemas"]["BytesPerSecond"];
+            /** Format: date-time */
+            created_at?: string;
+            /** @description The image that it is a copy of */
+            image?: string;
+            iops: components["schemas"]["IOPS"];
+            /** @description `system` for the system disk */
+            name: string;
+            read_only: boolean;
+            /** @description The serial number that the guest sees: Linux guests have the disk at /dev/disk/by-id/virtio-SERIAL. Empty for the system disk */
+            serial: string;
+            size_gib: number;
+            /**
+             * @description `attached`: the VM has it whenever it runs. `pending`: the next start attaches it. `removing`: it is being removed, or is when the VM stops
+             * @enum {string}
+             */
+            state: "attached" | "pending" | "removing";
+        };
+        DiskPatch: {
+            bytes_per_second?: components["schemas"]["BytesPerSecond"];
+            iops?: components["schemas"]["IOPS"];
+            /** @description Disks only grow */
+            size_gib?: number;
+        };
+        DiskSpec: {
+            bytes_per_second?: components["schemas"]["BytesPerSecond"];
+            /** @description An image of the catalog that the disk becomes a copy of. Left out: it is empty */
+            image?: string;
+            iops?: components["schemas"]["IOPS"];
+            /** @description Unique in the VM */
+            name: string;
+            /** @default false */
+            read_only: boolean;
+            /** @description Unique in the VM. Left out: the name */
+            serial?: string;
+            /** @description Left out: as large as the image */
+            size_gib?: number;
         };
         Error: {
             /** @description A stable word for programs */
@@ -2047,6 +2202,11 @@ export interface components {
             /** @description Minisign signature of the file at `path` */
             signature?: string;
         };
+        /**
+         * Format: int64
+         * @description The most reads and writes a second; 0: no limit
+         */
+        IOPS: number;
         Labels: {
             [key: string]: string;
         };
@@ -2102,6 +2262,10 @@ export interface components {
              * @description The size of the disk as its guest sees it. 0: it has none
              */
             disk_bytes: number;
+            /** @description The disks beside the system disk, as daemons store them. The file of each is `data-` and its id */
+            disks?: {
+                [key: string]: unknown;
+            }[];
             /** @description The layers of the disk, topmost first, then boot files */
             files: components["schemas"]["MigrationFile"][];
             /** @description Of the migration. Chosen by the host that offers the VM */
@@ -2136,6 +2300,8 @@ export interface components {
             /** Format: date-time */
             created_at: string;
             description: string;
+            /** @description The ids of the disks beside the system disk that it holds */
+            disks?: string[];
             /** @description What the VM had, as daemons store it */
             hardware?: {
                 [key: string]: unknown;
@@ -2178,6 +2344,13 @@ export interface components {
              * @enum {string}
              */
             mode: "none" | "user" | "bridge" | "tap";
+        };
+        /** @description What the guest may receive and send, at once and also while the VM runs. Takes a network of mode `bridge` or `tap`; the mode `user` has no limits. What is left out, or 0, has no limit */
+        NetworkLimits: {
+            /** Format: int64 */
+            receive_bits_per_second?: number;
+            /** Format: int64 */
+            send_bits_per_second?: number;
         };
         /**
          * @description A packet that begins a flow is denied if any `deny` rule of its direction matches, else allowed if any `allow` rule matches, else the
@@ -2493,9 +2666,12 @@ export interface components {
             agent: components["schemas"]["AgentState"];
             autostart: boolean;
             backend: components["schemas"]["Backend"];
+            cd?: components["schemas"]["CD"];
             /** Format: date-time */
             created_at: string;
             disk_gib: number;
+            /** @description Beside the system disk */
+            disks: components["schemas"]["Disk"][];
             /** Format: date-time */
             expires_at?: string;
             firmware?: string;
@@ -2520,8 +2696,9 @@ export interface components {
             memory_mib: number;
             name: string;
             network: components["schemas"]["Network"];
+            network_limits?: components["schemas"]["NetworkLimits"];
             pause_reason?: components["schemas"]["PauseReason"];
-            /** @description Fields whose change waits for the next start: `vcpus`, `memory_mib`, `network` */
+            /** @description Fields whose change waits for the next start: `vcpus`, `memory_mib`, `network`, `disks`, `cd` */
             pending: string[];
             /** @description Of the VM's process while there is one */
             pid?: number;
@@ -2603,6 +2780,7 @@ export interface components {
             /** @description Unique within its tenant. The guest keeps its host name */
             name?: string;
             network?: components["schemas"]["Network"];
+            network_limits?: components["schemas"]["NetworkLimits"];
             vcpus?: number;
         };
         VMSpec: {
@@ -2765,6 +2943,8 @@ export interface components {
         BackupID: string;
         /** @description Where the page begins, from the `Link` header */
         Cursor: string;
+        /** @description A disk's name */
+        DiskName: string;
         /** @description A word of the caller's choice. The same request with the same word begins one operation, and answers with that for as long as it is kept, a day after its end. */
         IdempotencyKey: string;
         /** @description An image's name */
@@ -4718,6 +4898,72 @@ export interface operations {
             507: components["responses"]["Full"];
         };
     };
+    InsertCD: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CDSpec"];
+            };
+        };
+        responses: {
+            /** @description The VM */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VM"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    EjectCD: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The VM */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VM"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
     CloneVM: {
         parameters: {
             query?: never;
@@ -4814,6 +5060,167 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["VM"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    ListDisks: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All of them */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Disk"][];
+                };
+            };
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    CreateDisk: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DiskSpec"];
+            };
+        };
+        responses: {
+            /** @description The disk */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Disk"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    GetDisk: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A disk's name */
+                disk: components["parameters"]["DiskName"];
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The disk */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Disk"];
+                };
+            };
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    RemoveDisk: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A disk's name */
+                disk: components["parameters"]["DiskName"];
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The VM */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VM"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    ChangeDisk: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A disk's name */
+                disk: components["parameters"]["DiskName"];
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DiskPatch"];
+            };
+        };
+        responses: {
+            /** @description The disk */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Disk"];
                 };
             };
             400: components["responses"]["Invalid"];
@@ -4950,6 +5357,37 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["VMHistory"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    GetVMLog: {
+        parameters: {
+            query?: {
+                /** @description The most bytes */
+                tail?: number;
+            };
+            header?: never;
+            path: {
+                /** @description A VM's id */
+                id: components["parameters"]["VMID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description As the guest printed it, with any bytes */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
                 };
             };
             400: components["responses"]["Invalid"];

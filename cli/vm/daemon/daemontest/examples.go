@@ -10,12 +10,13 @@ const VMID = "01a1ffd4-4443-7c85-916f-20e2f635613c"
 
 const (
 	at        = `"2026-01-02T03:04:05Z"`
-	vmFields  = `"id":"` + VMID + `","name":"web","backend":"qemu","state":"running","vcpus":2,"memory_mib":512,"disk_gib":20,"image":"debian-12","tenant":"acme","storage":"dir","network":{"mode":"user"},"labels":{"role":"web"},"autostart":false,"ips":["10.0.2.15"],"mac":"52:54:00:ae:b2:4d","created_at":` + at + `,"generation":3,"last_error":"","agent":{"enabled":true,"connected":true,"version":"1"},"pending":[]`
+	vmFields  = `"id":"` + VMID + `","name":"web","backend":"qemu","state":"running","vcpus":2,"memory_mib":512,"disk_gib":20,"image":"debian-12","tenant":"acme","storage":"dir","network":{"mode":"user"},"labels":{"role":"web"},"autostart":false,"ips":["10.0.2.15"],"mac":"52:54:00:ae:b2:4d","created_at":` + at + `,"generation":3,"last_error":"","agent":{"enabled":true,"connected":true,"version":"1"},"pending":[],"disks":[` + disk + `],"cd":{"image":"debian-12-iso"}`
+	disk      = `{"name":"data","size_gib":50,"read_only":false,"serial":"data","iops":500,"bytes_per_second":0,"state":"attached","created_at":` + at + `}`
 	vm        = `{` + vmFields + `}`
 	fleetVM   = `{` + vmFields + `,"node":"host-1"}`
 	image     = `{"name":"demo","kind":"kernel","source":"built of the host's packages","sha256":"00","size_bytes":17009068,"virtual_size_bytes":0,"signature_valid":null,"read_only":false,"locked":true,"added_at":` + at + `}`
 	snapshot  = `{"name":"one","kind":"disk","description":"","created_at":` + at + `,"memory_bytes":0}`
-	backup    = `{"id":"b1","vm_id":"` + VMID + `","vm_name":"web","tenant":"acme","kind":"full","description":"","created_at":` + at + `,"size_bytes":196624,"virtual_size_bytes":1073741824,"sha256":"00"}`
+	backup    = `{"id":"b1","vm_id":"` + VMID + `","vm_name":"web","tenant":"acme","kind":"full","description":"","created_at":` + at + `,"size_bytes":196624,"virtual_size_bytes":1073741824,"sha256":"00","left_out":["data"]}`
 	transfer  = `{"id":"t1","vm_id":"` + VMID + `","direction":"read","size_bytes":1048576,"checkpoint":"c1","changed":true,"consistency":"filesystem"}`
 	operation = `{"id":"o1","kind":"image.add","state":"running","progress":0.25,"image":"demo","created_at":` + at + `,"error":""}`
 	policy    = `{"policy":{"ingress":{"default":"deny","rules":[{"name":"web","action":"allow","peers":[{"cidr":"10.0.0.0/8","except":["10.1.0.0/16"]}],"ports":[{"protocol":"tcp","port":80,"end_port":90}]}]},"egress":{"default":"allow","rules":[]}},"revision":3,"attached":true,"mode":"enforced","since":` + at + `,"counters":[{"direction":"ingress","rule":"web","packets":5,"bytes":300}],"defaults":{"ingress":{"allowed":{"packets":0,"bytes":0},"denied":{"packets":2,"bytes":120}},"egress":{"allowed":{"packets":1,"bytes":60},"denied":{"packets":0,"bytes":0}}}}`
@@ -44,6 +45,14 @@ func Examples() map[string]string {
 		"WaitVM":           vm,
 		"RevertSnapshot":   vm,
 		"ResizeVM":         vm,
+		"ListDisks":        list(disk),
+		"GetDisk":          disk,
+		"CreateDisk":       disk,
+		"ChangeDisk":       disk,
+		"RemoveDisk":       vm,
+		"InsertCD":         vm,
+		"EjectCD":          vm,
+		"GetVMLog":         "ready\n",
 		"StartVM":          vm,
 		"StopVM":           vm,
 		"RestartVM":        vm,

@@ -106,6 +106,8 @@ func example(w http.ResponseWriter, op *contract.Operation) {
 		contentType = "application/x-ndjson"
 	case "GetFile", "ExportImage", "ExportBackup", "ReadTransfer":
 		contentType = "application/octet-stream"
+	case "GetVMLog":
+		contentType = "text/plain"
 	}
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)

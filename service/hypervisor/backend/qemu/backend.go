@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -144,7 +145,7 @@ func (b *Backend) machine(s *backend.Spec, accelerator accel.Accelerator) (*Mach
 		}
 	}
 	for _, d := range s.Disks {
-		m.Disks = append(m.Disks, Disk{ID: d.ID, Path: d.Target, Format: d.Format, ReadOnly: d.ReadOnly, CD: d.CD})
+		m.Disks = append(m.Disks, machineDisk(d))
 	}
 	for _, share := range s.Shares {
 		m.Shares = append(m.Shares, Share{Tag: share.Tag, ReadOnly: share.ReadOnly, Folder: share.Folder})
@@ -160,6 +161,13 @@ func (b *Backend) machine(s *backend.Spec, accelerator accel.Accelerator) (*Mach
 		}
 	}
 	return m, nil
+}
+
+func machineDisk(d backend.Disk) Disk {
+	return Disk{
+		ID: d.ID, Path: d.Target, Format: d.Format, ReadOnly: d.ReadOnly, CD: d.CD, Medium: d.Medium, Serial: d.Serial,
+		Port: d.Port,
+	}
 }
 
 // mostVars limits the size of the firmware's variables, in bytes. OVMF's take half a MiB.
@@ -214,14 +222,27 @@ func (b *Backend) start(ctx context.Context, s *backend.Spec, halted bool) (*Ins
 	if err != nil {
 		return nil, err
 	}
-	m.Halted = halted
+	limited := slices.ContainsFunc(s.Disks, func(d backend.Disk) bool { return d.Limits != backend.DiskLimits{} })
+	m.Halted = halted || limited // until the limits are set
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	p, monitor, err := Launch(ctx, b.o.Program, m)
 	if err != nil {
 		return nil, err
 	}
-	return newInstance(s, p, monitor), nil
+	i := newInstance(s, p, monitor)
+	if !limited {
+		return i, nil
+	}
+	if err = i.limitAll(ctx, s.Disks); err == nil && !halted {
+		err = i.Resume(ctx)
+	}
+	if err != nil {
+		_ = i.process.Kill() // it never ran
+		<-i.done
+		return nil, errors.Join(err, i.Close())
+	}
+	return i, nil
 }
 
 // endWait is how long a process that does not answer may take to be gone.
@@ -244,7 +265,12 @@ func (b *Backend) Find(ctx context.Context, s *backend.Spec) (backend.Instance, 
 		}
 		return nil, errors.Join(fmt.Errorf("QEMU (process %d) runs and does not answer: %w", p.PID, err), p.Close())
 	}
-	return newInstance(s, p, monitor), nil
+	i := newInstance(s, p, monitor)
+	// They may have been stored before a daemon was killed that had not set them yet.
+	if err := i.limitAll(ctx, s.Disks); err != nil {
+		b.o.Log.Warn("the limits of a VM's disks are perhaps not as stored", "vm", s.ID, "error", err)
+	}
+	return i, nil
 }
 
 // Clean ends the VM's processes, including one that a daemon launched but was killed before it

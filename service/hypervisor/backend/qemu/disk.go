@@ -25,10 +25,12 @@ const (
 	copyTarget  = "mainstay-target"
 )
 
-// OpenDisks runs a QEMU that has only the VM's system disk.
+// OpenDisks runs a QEMU that has only the VM's own disks that a guest can write to.
 func (b *Backend) OpenDisks(ctx context.Context, s *backend.Spec) (backend.Disks, error) {
 	only := *s
-	only.Disks = only.Disks[:1]
+	only.Disks = slices.DeleteFunc(slices.Clone(s.Disks), func(d backend.Disk) bool {
+		return d.ReadOnly || d.ID == backend.ServedDisk
+	})
 	m, err := b.machine(
 		&backend.Spec{
 			ID:        s.ID,
@@ -108,12 +110,19 @@ func (i *Instance) Recover(ctx context.Context) error {
 	return i.EndExport(ctx)
 }
 
-// Snapshot creates an internal snapshot in the disk.
+// Snapshot creates an internal snapshot in each disk, in one transaction.
 func (i *Instance) Snapshot(ctx context.Context, name string, full bool) (int64, error) {
 	if !full {
-		err := i.monitor.Execute(
-			ctx, "blockdev-snapshot-internal-sync", map[string]any{"device": systemNode, "name": name}, nil,
-		)
+		nodes, err := i.diskNodes(ctx)
+		actions := []any{}
+		for _, n := range nodes {
+			actions = append(actions, map[string]any{
+				"type": "blockdev-snapshot-internal-sync", "data": map[string]any{"device": n.Name, "name": name},
+			})
+		}
+		if err == nil {
+			err = i.monitor.Execute(ctx, "transaction", map[string]any{"actions": actions}, nil)
+		}
 		return 0, refusal(err, "the snapshot was not made")
 	}
 	before, err := i.monitor.Status(ctx)
@@ -136,11 +145,18 @@ type inner struct {
 	Size int64  `json:"vm-state-size"`
 }
 
-// snapshots returns the internal snapshots of the system disk.
-func (i *Instance) snapshots(ctx context.Context) ([]inner, error) {
+// diskNode is the node of a disk that the guest can write to.
+type diskNode struct {
+	Name      string
+	Snapshots []inner
+}
+
+// diskNodes returns the nodes of all disks that the guest can write to, the system disk's first.
+func (i *Instance) diskNodes(ctx context.Context) (all []diskNode, err error) {
 	var nodes []struct {
-		Name  string `json:"node-name"`
-		Image struct {
+		Name     string `json:"node-name"`
+		ReadOnly bool   `json:"ro"`
+		Image    struct {
 			Snapshots []inner `json:"snapshots"`
 		} `json:"image"`
 	}
@@ -148,34 +164,47 @@ func (i *Instance) snapshots(ctx context.Context) ([]inner, error) {
 		return nil, err
 	}
 	for _, n := range nodes {
-		if n.Name == systemNode {
-			return n.Image.Snapshots, nil
+		switch one := (diskNode{n.Name, n.Image.Snapshots}); {
+		case n.Name == systemNode:
+			all = slices.Insert(all, 0, one)
+		case strings.HasPrefix(n.Name, backend.DataPrefix) && !strings.HasSuffix(n.Name, fileSuffix) && !n.ReadOnly:
+			all = append(all, one)
 		}
 	}
-	return nil, nil
+	return all, nil
+}
+
+func (n *diskNode) find(snapshot string) (s inner, ok bool) {
+	at := slices.IndexFunc(n.Snapshots, func(s inner) bool { return s.Name == snapshot })
+	if at < 0 {
+		return inner{}, false
+	}
+	return n.Snapshots[at], true
 }
 
 // memoryOf returns the size of a snapshot's memory in bytes.
 func (i *Instance) memoryOf(ctx context.Context, name string) (int64, error) {
-	all, err := i.snapshots(ctx)
+	all, err := i.diskNodes(ctx)
 	if err != nil {
 		return 0, refusal(err, "the snapshot cannot be looked at")
 	}
-	for _, s := range all {
-		if s.Name == name {
+	for _, n := range all {
+		if s, ok := n.find(name); ok && n.Name == systemNode {
 			return s.Size, nil
 		}
 	}
 	return 0, fmt.Errorf("QEMU has no snapshot %s after making it", name)
 }
 
-// DeleteSnapshot removes a snapshot of either kind, if it exists.
+// DeleteSnapshot removes a snapshot of either kind from all disks that have it.
 func (i *Instance) DeleteSnapshot(ctx context.Context, name string) error {
-	all, err := i.snapshots(ctx)
-	if err == nil && slices.ContainsFunc(all, func(s inner) bool { return s.Name == name }) {
-		err = i.monitor.Execute(
-			ctx, "blockdev-snapshot-delete-internal-sync", map[string]any{"device": systemNode, "name": name}, nil,
-		)
+	all, err := i.diskNodes(ctx)
+	for _, n := range all {
+		if _, ok := n.find(name); ok && err == nil {
+			err = i.monitor.Execute(
+				ctx, "blockdev-snapshot-delete-internal-sync", map[string]any{"device": n.Name, "name": name}, nil,
+			)
+		}
 	}
 	return refusal(err, "the snapshot was not removed")
 }
@@ -201,11 +230,19 @@ func (i *Instance) memoryJob(ctx context.Context, command, snapshot string) erro
 	if err := i.monitor.EndJob(ctx, snapshotJob); err != nil {
 		return err
 	}
+	nodes, err := i.diskNodes(ctx)
+	if err != nil {
+		return err
+	}
+	devices := []string{}
+	for _, n := range nodes {
+		devices = append(devices, n.Name)
+	}
 	arguments := map[string]any{
 		"job-id":  snapshotJob,
 		"tag":     snapshot,
 		"vmstate": systemNode,
-		"devices": []string{systemNode},
+		"devices": devices,
 	}
 	if err := i.monitor.Execute(ctx, command, arguments, nil); err != nil {
 		return err

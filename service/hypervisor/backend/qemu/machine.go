@@ -58,6 +58,9 @@ type Disk struct {
 	Format   string // qcow2 or raw: never guessed
 	ReadOnly bool
 	CD       bool // on a drive for CDs where the board has one
+	Medium   bool // in the drive for CDs that the board Q35 always has
+	Serial   string
+	Port     int // from 1, of the board Q35; 0: none
 }
 
 // NIC is a network interface.
@@ -143,6 +146,9 @@ func (m *Machine) Args() []string {
 	a.add("-serial", "chardev:serial")
 	a.add("-device", m.device("virtio-rng"))
 	m.boot(a)
+	if m.Type == Q35 {
+		m.ports(a)
+	}
 	for i := range m.Disks {
 		m.disk(a, i)
 	}
@@ -216,14 +222,57 @@ func (m *Machine) boot(a *arguments) {
 	a.add("-append", line)
 }
 
+// portSlot is the slot of the ports for disks, which are its functions: they move no other device.
+const portSlot = "0x1c"
+
+// cdBus is the bus of the drive whose medium can be changed. QEMU puts other drives on the last bus first.
+const cdBus = "ide.0"
+
+// cdDevice is the ID of that drive.
+const cdDevice = "dev-" + backend.CDDrive
+
+// portID returns the ID of a port.
+func portID(number int) string { return "port" + strconv.Itoa(number) }
+
+// ports adds the ports that disks are plugged into while the machine runs, and the drive for CDs. The
+// firmware tries the CD after the system disk.
+func (m *Machine) ports(a *arguments) {
+	for n := range backend.MaxPorts {
+		a.add("-device", fmt.Sprintf(
+			"pcie-root-port,id=%s,chassis=%d,slot=%d,bus=pcie.0,addr=%s.%d,multifunction=on", portID(n+1), n+1, n+1, portSlot, n,
+		))
+	}
+	drive := fmt.Sprintf("ide-cd,id=%s,bus=%s,bootindex=%d", cdDevice, cdBus, bootCD)
+	for i := range m.Disks {
+		if d := &m.Disks[i]; d.Medium {
+			m.blockdev(a, d)
+			drive += ",drive=" + d.ID
+		}
+	}
+	a.add("-device", drive)
+}
+
+// bootCD is the drive's place in the order of boot devices.
+const bootCD = 100
+
 func (m *Machine) disk(a *arguments, i int) {
 	d := &m.Disks[i]
+	if d.Medium && m.Type == Q35 {
+		return // in the drive
+	}
 	m.blockdev(a, d)
 	if d.CD && m.Type == Q35 {
 		a.add("-device", fmt.Sprintf("ide-cd,id=dev-%s,drive=%s", d.ID, d.ID))
 		return
 	}
-	a.add("-device", fmt.Sprintf("%s,id=dev-%s,drive=%s,bootindex=%d", m.device("virtio-blk"), d.ID, d.ID, i+1))
+	device := fmt.Sprintf("%s,id=dev-%s,drive=%s,bootindex=%d", m.device("virtio-blk"), d.ID, d.ID, i+1)
+	if d.Serial != "" {
+		device += ",serial=" + value(d.Serial)
+	}
+	if d.Port > 0 && m.Type == Q35 {
+		device += ",bus=" + portID(d.Port)
+	}
+	a.add("-device", device)
 }
 
 // blockdev adds a disk without a device for it.

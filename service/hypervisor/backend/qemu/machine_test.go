@@ -145,9 +145,11 @@ func TestMachinesBootWithTheirDevicesOnBothBoards(t *testing.T) {
 					RO       bool
 				}
 			}
-			if err := monitor.Execute(
-				ctx, "query-block", nil, &blocks,
-			); err != nil || len(blocks) != 2 || blocks[0].Inserted.NodeName != "disk0" || blocks[0].Inserted.File != m.Disks[0].Path ||
+			err = monitor.Execute(ctx, "query-block", nil, &blocks)
+			if board == qemu.Q35 && err == nil {
+				blocks = blocks[1:] // the drive for CDs, which is empty
+			}
+			if err != nil || len(blocks) != 2 || blocks[0].Inserted.NodeName != "disk0" || blocks[0].Inserted.File != m.Disks[0].Path ||
 				!blocks[1].Inserted.RO {
 				t.Errorf("%+v, %v", blocks, err)
 			}
