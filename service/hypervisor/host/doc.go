@@ -6,6 +6,8 @@
 //	make.go      the folder of a new VM and its boot files
 //	run.go       Equip and Confine when a VM starts; Strip and Clean afterwards
 //	base.go      disks that linked clones share
+//	template.go  the files of templates; disks that stand on theirs
+//	memory.go    the memory of templates, which VMs map
 //	proc_*.go    processes and devices as Linux reports them
 //
 // # Invariants

@@ -18,7 +18,8 @@ func save(ctx context.Context, tx *db.Tx, r *VM) error {
 		`UPDATE vms SET name = ?, backend = ?, state = ?, spec = ?, secret = ?, mac = ?, tap = ?, ips = ?,
 		autostart = ?, generation = ?, last_error = ?, started_at = ?, kill_at = ?, events = ?, vcpus = ?, memory_mib = ?,
 		base = ?, disk_base = ?, pause_reason = ?, reverting = ?, restarting = ?, search = ?, labels = ?,
-		handed_over = ?, running = ?, started_with = ?, counted_vcpus = ?, counted_memory_mib = ? WHERE id = ?`,
+		handed_over = ?, running = ?, started_with = ?, counted_vcpus = ?, counted_memory_mib = ?,
+		instant = ?, template = ?, booted = ? WHERE id = ?`,
 		r.Name,
 		r.Backend,
 		r.State,
@@ -47,6 +48,9 @@ func save(ctx context.Context, tx *db.Tx, r *VM) error {
 		r.StartedWith,
 		r.CountedVCPUs,
 		r.CountedMemoryMiB,
+		r.Instant,
+		r.Template,
+		r.Booted,
 		r.ID,
 	)
 	return err
@@ -82,11 +86,15 @@ func (s *Store) moveIn(
 	}
 	from := r.State
 	r.State = next
+	if from == vm.Starting {
+		r.Instant = "" // the guest may have run
+	}
 	if next != vm.Paused {
 		r.PauseReason = ""
 	}
 	if !next.HasProcess() {
 		r.Reverting, r.Running.V, r.StartedWith.V = "", nil, nil
+		r.Template, r.Booted = "", ""
 	}
 	switch m {
 	case vm.Restart:
@@ -139,6 +147,9 @@ func (s *Store) changeWith(
 		}
 		if err := r.IsHere(); err != nil {
 			return err
+		}
+		if kind == EventDisk {
+			r.Instant = "" // a template's disk must not take the place of this one
 		}
 		if err := do(tx, &r); err != nil {
 			return err
