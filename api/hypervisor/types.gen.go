@@ -1057,7 +1057,7 @@ type Host struct {
 	Name      string `json:"name"`
 
 	// TemplateBytes What the templates take on disk
-	TemplateBytes int64  `json:"template_bytes"`
+	TemplateBytes *int64 `json:"template_bytes,omitempty"`
 	Vcpus         int    `json:"vcpus"`
 	Version       string `json:"version"`
 	Vms           int    `json:"vms"`

@@ -6,8 +6,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 )
 
@@ -46,7 +47,7 @@ func (h *Host) TemplateMemory(ctx context.Context, t *record.Template) (*os.File
 	}
 	h.images.mu.Unlock()
 	m.once.Do(func() {
-		m.file, m.err = sealed(context.WithoutCancel(ctx), filepath.Join(h.TemplateFolder(t.ID), templateMemory), t)
+		m.file, m.err = sealed(context.WithoutCancel(ctx), h.TemplateFolder(t.ID), t)
 	})
 	h.images.mu.Lock()
 	defer h.images.mu.Unlock()
@@ -57,7 +58,7 @@ func (h *Host) TemplateMemory(ctx context.Context, t *record.Template) (*os.File
 		return nil, m.err
 	}
 	if h.images.byID[t.ID] != m {
-		return nil, fmt.Errorf("the template %s was deleted", t.Name)
+		return nil, errDeleted
 	}
 	fd, err := unix.FcntlInt(m.file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -71,7 +72,7 @@ func (m *memories) forget(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if found := m.byID[id]; found != nil {
-		found.once.Do(func() { found.err = errors.New("the template was deleted") }) // waits for who reads it
+		found.once.Do(func() { found.err = errDeleted }) // waits for who reads it
 		if found.file != nil {
 			_ = found.file.Close() // it was only read
 		}
@@ -82,7 +83,7 @@ func (m *memories) forget(id string) {
 // TemplateState opens the state of a template's devices, which must have its digest. The caller must
 // close the file.
 func (h *Host) TemplateState(t *record.Template) (_ *os.File, err error) {
-	f, err := os.Open(filepath.Join(h.TemplateFolder(t.ID), templateState))
+	f, err := openFile(h.TemplateFolder(t.ID), templateState)
 	if err != nil {
 		return nil, err
 	}
@@ -96,18 +97,33 @@ func (h *Host) TemplateState(t *record.Template) (_ *os.File, err error) {
 		return nil, err
 	}
 	if hex.EncodeToString(hash.Sum(nil)) != t.StateSHA256 {
-		return nil, errors.New("its file state is damaged")
+		return nil, damaged(nil, templateState)
 	}
 	_, err = f.Seek(0, io.SeekStart)
+	return f, err
+}
+
+var errDeleted = fault.New(fault.Conflict, "it was deleted")
+
+func damaged(err error, name string) error {
+	return fault.Wrap(fault.Conflict, err, "its file %s is damaged", name)
+}
+
+// openFile opens a file of a template.
+func openFile(folder, name string) (*os.File, error) {
+	f, err := os.Open(filepath.Join(folder, name)) //nolint:gosec // our own folder
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fault.Wrap(fault.Conflict, err, "its file %s is missing", name)
+	}
 	return f, err
 }
 
 // chunk is what is read at once. What is only zeros in it takes no memory.
 const chunk = 64 << 10
 
-// sealed copies a file to memory, compares it with the digest, and seals it.
-func sealed(ctx context.Context, path string, t *record.Template) (_ *os.File, err error) {
-	from, err := os.Open(path) //nolint:gosec // our own folder
+// sealed copies the memory of a template to memory, compares it with the digest, and seals it.
+func sealed(ctx context.Context, folder string, t *record.Template) (_ *os.File, err error) {
+	from, err := openFile(folder, templateMemory)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +147,7 @@ func sealed(ctx context.Context, path string, t *record.Template) (_ *os.File, e
 			return nil, ctx.Err()
 		}
 		if _, err = from.ReadAt(buffer, at); err != nil {
-			return nil, fmt.Errorf("its file memory is damaged: %w", err)
+			return nil, damaged(err, templateMemory)
 		}
 		_, _ = hash.Write(buffer) // it never fails
 		if bytes.Equal(buffer, zeros) {
@@ -142,7 +158,7 @@ func sealed(ctx context.Context, path string, t *record.Template) (_ *os.File, e
 		}
 	}
 	if hex.EncodeToString(hash.Sum(nil)) != t.MemorySHA256 {
-		return nil, errors.New("its file memory is damaged")
+		return nil, damaged(nil, templateMemory)
 	}
 	return to, seal(to)
 }

@@ -442,7 +442,7 @@ func (a *API) GetHost(
 	h := hypervisorapi.GetHost200JSONResponse{
 		Name: a.cfg.NodeName, Version: telemetry.BuildInfo().Version, Vcpus: c.VCPUs, MemoryMib: c.MemoryMiB,
 		FreeVcpus: c.FreeVCPUs, FreeMemoryMib: c.FreeMemoryMiB, Vms: c.VMs,
-		TemplateBytes: c.TemplateBytes, Backends: []hypervisorapi.BackendInfo{},
+		TemplateBytes: some(c.TemplateBytes), Backends: []hypervisorapi.BackendInfo{},
 	}
 	for _, b := range c.Backends {
 		h.Backends = append(h.Backends, hypervisorapi.BackendInfo{

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest/wire"
@@ -166,7 +167,7 @@ func (k *Keeper) save(
 	defer cancel()
 	ready := make(chan struct{})
 	defer close(ready)
-	go k.report(ready, progress)
+	routine.Go(k.log, "progress of a template", func() { report(ready, progress) })
 	client, err := await(ctx, source, secret)
 	if err != nil {
 		return "", err
@@ -189,7 +190,7 @@ func (k *Keeper) save(
 }
 
 // report tells the progress of a boot, and so notices that the operation was cancelled.
-func (k *Keeper) report(ready <-chan struct{}, progress func(float64)) {
+func report(ready <-chan struct{}, progress func(float64)) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for at := madeVM; ; at += (booted - at) / 20 {

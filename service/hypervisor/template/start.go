@@ -55,9 +55,11 @@ func (s *Start) Begin(ctx context.Context, spec *backend.Spec) (backend.Instance
 		if ctx.Err() != nil {
 			return nil, err
 		}
-		why = "the template " + t.Name + " could not be used: " + fault.From(err).Message
-		if fault.From(err).Kind == fault.Internal {
-			why = "the template " + t.Name + " could not be used: " + err.Error()
+		why = "the template " + t.Name + " could not be used: "
+		if f := fault.From(err); f.Kind != fault.Internal {
+			why += f.Message
+		} else {
+			why += "the daemon's log tells more" // the error may name files of the host
 		}
 		k.log.Warn("a VM boots, since a template could not be used", "vm", s.vm.ID, "template", t.Name, "error", err)
 	}
