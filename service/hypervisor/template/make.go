@@ -70,7 +70,11 @@ func (k *Keeper) make(ctx context.Context, a making, progress func(float64)) err
 			if err != nil {
 				why = "the template " + a.Name + " was not made: " + fault.From(err).Message
 			}
-			return errors.Join(err, k.undo(bare, r, why))
+			undoErr := k.undo(bare, r, why)
+			if fault.Is(undoErr, fault.Conflict) {
+				undoErr = nil // somebody deletes it
+			}
+			return errors.Join(err, undoErr)
 		},
 	)
 	if err != nil && !operation.BrokenOff(ctx) {
