@@ -176,9 +176,9 @@ func (i *Instance) abandon(why error) error {
 
 // withoutMemory makes QEMU leave memory that is in a shared file out of what it saves, and expect
 // none in what it loads.
-func (i *Instance) withoutMemory(ctx context.Context) error {
+func (i *Instance) withoutMemory(ctx context.Context, on bool) error {
 	return i.monitor.Execute(ctx, "migrate-set-capabilities", map[string]any{
-		"capabilities": []any{map[string]any{"capability": "x-ignore-shared", "state": true}},
+		"capabilities": []any{map[string]any{"capability": "x-ignore-shared", "state": on}},
 	}, nil)
 }
 
@@ -187,7 +187,7 @@ const loadPause = 2 * time.Millisecond
 
 // load loads a state from an inherited file. A state that is damaged ends QEMU.
 func (i *Instance) load(ctx context.Context, file int) error {
-	if err := i.withoutMemory(ctx); err != nil {
+	if err := i.withoutMemory(ctx, true); err != nil {
 		return err
 	}
 	if err := i.monitor.Execute(
@@ -201,7 +201,8 @@ func (i *Instance) load(ctx context.Context, file int) error {
 		case err != nil:
 			return err
 		case s.State == "paused" || s.State == "prelaunch":
-			return nil
+			// Full snapshots would note that they are without memory, and could not be loaded elsewhere.
+			return i.withoutMemory(ctx, false)
 		case s.State != "inmigrate":
 			return fmt.Errorf("QEMU is in the state %s", s.State)
 		}
@@ -237,7 +238,7 @@ func (i *Instance) SaveState(ctx context.Context, w io.Writer) error {
 	if err := i.monitor.Stop(ctx); err != nil {
 		return refusal(err, "the VM was not paused")
 	}
-	if err := i.withoutMemory(ctx); err != nil {
+	if err := i.withoutMemory(ctx, true); err != nil {
 		return refusal(err, "the state was not saved")
 	}
 	l, err := listen(filepath.Join(i.folder, runFolder), stateSocket)
