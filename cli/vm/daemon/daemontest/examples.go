@@ -14,8 +14,8 @@ const (
 	vm       = `{` + vmFields + `}`
 	fleetVM  = `{` + vmFields + `,"node":"host-1"}`
 	template = `{"id":"t","name":"warm","image":"demo","sha256":"00","vcpus":1,"memory_mib":512,"network":true,"disk_bytes":0,
-		"backend_version":"7.2","machine":"microvm","cpu":"max","accelerator":"tcg","agent_version":"1","size_bytes":133000000,
-		"created_at":` + at + `,"usable":true,"detail":""}`
+		"backend_version":"7.2","machine":"microvm","cpu":"max","accelerator":"tcg","agent_version":"1",
+		"size_bytes":133000000,"created_at":` + at + `,"usable":true,"detail":""}`
 	image     = `{"name":"demo","kind":"kernel","source":"built of the host's packages","sha256":"00","size_bytes":17009068,"virtual_size_bytes":0,"signature_valid":null,"read_only":false,"locked":true,"added_at":` + at + `}`
 	snapshot  = `{"name":"one","kind":"disk","description":"","created_at":` + at + `,"memory_bytes":0}`
 	backup    = `{"id":"b1","vm_id":"` + VMID + `","vm_name":"web","tenant":"acme","kind":"full","description":"","created_at":` + at + `,"size_bytes":196624,"virtual_size_bytes":1073741824,"sha256":"00"}`

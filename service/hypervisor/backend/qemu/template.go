@@ -124,7 +124,9 @@ func hostCPU() string {
 }
 
 // StartForTemplate starts a VM whose memory is a file.
-func (b *Backend) StartForTemplate(ctx context.Context, s *backend.Spec, memory string) (backend.TemplateSource, error) {
+func (b *Backend) StartForTemplate(
+	ctx context.Context, s *backend.Spec, memory string,
+) (backend.TemplateSource, error) {
 	now, err := b.describe(ctx)
 	if err != nil {
 		return nil, err
