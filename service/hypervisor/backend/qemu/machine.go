@@ -72,6 +72,9 @@ type NIC struct {
 	Tap string // a device of the host that is there; empty: user mode, which reaches out by QEMU itself
 
 	Forwards []backend.Forward
+	// Alone is a device that leads nowhere. User mode has a state of its own, which is saved with the
+	// VM's, and which a VM with a tap could not load.
+	Alone bool
 }
 
 // Share is a folder of the host that the guest mounts by its tag (9p).
@@ -335,13 +338,16 @@ func protocol(target string) string {
 }
 
 func (m *Machine) nic(a *arguments, n *NIC) {
-	if n.Tap == "" {
+	switch {
+	case n.Alone:
+		a.add("-netdev", "hubport,hubid=0,id="+n.ID)
+	case n.Tap == "":
 		options := "user,id=" + n.ID
 		for _, f := range n.Forwards {
 			options += fmt.Sprintf(",hostfwd=%s:%s:%d-:%d", f.Protocol, value(f.HostAddress), f.HostPort, f.GuestPort)
 		}
 		a.add("-netdev", options)
-	} else {
+	default:
 		a.add("-netdev", "tap,id="+n.ID+",script=no,downscript=no,ifname="+value(n.Tap))
 	}
 	a.add("-device", fmt.Sprintf("%s,id=dev-%s,netdev=%s,mac=%s", m.device("virtio-net"), n.ID, n.ID, n.MAC))

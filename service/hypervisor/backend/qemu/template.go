@@ -133,6 +133,9 @@ func (b *Backend) StartForTemplate(
 	}
 	i, err := b.startWith(ctx, s, func(m *Machine) {
 		m.Halted, m.Board, m.Memory = true, now.boards[m.Type], &Memory{Path: memory}
+		for n := range m.NICs {
+			m.NICs[n].Alone = true
+		}
 	})
 	if err != nil {
 		return nil, err
