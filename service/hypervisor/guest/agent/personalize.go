@@ -308,7 +308,7 @@ func renewHostKeys(ctx context.Context, root string, log *slog.Logger) error {
 }
 
 // keyLimit is the timeout for making a key, which is long in a guest that is translated.
-const keyLimit = 2 * time.Minute
+const keyLimit = 10 * time.Minute
 
 func makeHostKey(ctx context.Context, folder, kind string) error {
 	ctx, cancel := context.WithTimeout(ctx, keyLimit)
