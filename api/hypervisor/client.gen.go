@@ -421,6 +421,44 @@ func (c *Client) WatchOperation(ctx context.Context, operation OperationID, edit
 	return c.Send(ctx, rest.To("GET", "/v1/operations/{operation}/events").Path("operation", operation), editors)
 }
 
+// ListTemplates The templates, from whose memory VMs start
+func (c *Client) ListTemplates(ctx context.Context, params *ListTemplatesParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/v1/templates")
+	if params != nil {
+		out.Query("limit", params.Limit)
+		out.Query("cursor", params.Cursor)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// CreateTemplate Make a template of an image, by booting a VM that is removed afterwards
+func (c *Client) CreateTemplate(ctx context.Context, params *CreateTemplateParams, body CreateTemplateJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/v1/templates")
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// CreateTemplateWithBody Make a template of an image, by booting a VM that is removed afterwards
+func (c *Client) CreateTemplateWithBody(ctx context.Context, params *CreateTemplateParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/v1/templates")
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// DeleteTemplate Delete a template; VMs that started from it keep running
+func (c *Client) DeleteTemplate(ctx context.Context, name TemplateName, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("DELETE", "/v1/templates/{name}").Path("name", name), editors)
+}
+
+// GetTemplate One template
+func (c *Client) GetTemplate(ctx context.Context, name TemplateName, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/v1/templates/{name}").Path("name", name), editors)
+}
+
 // DeleteTransfer End a transfer as if it had never been
 func (c *Client) DeleteTransfer(ctx context.Context, transfer TransferID, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("DELETE", "/v1/transfers/{transfer}").Path("transfer", transfer), editors)

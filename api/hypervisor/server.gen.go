@@ -179,6 +179,20 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Path("operation", &q.Operation)
 		q.Body = rest.JSON[CancelOperationJSONRequestBody](in, false)
 	}, s.CancelOperation, CancelOperationResponseObject.VisitCancelOperationResponse))
+	mux.HandleFunc("GET "+base+"/v1/templates", rest.Serve(fail, func(in *rest.Input, q *ListTemplatesRequestObject) {
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListTemplates, ListTemplatesResponseObject.VisitListTemplatesResponse))
+	mux.HandleFunc("POST "+base+"/v1/templates", rest.Serve(fail, func(in *rest.Input, q *CreateTemplateRequestObject) {
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+		q.Body = rest.JSON[CreateTemplateJSONRequestBody](in, true)
+	}, s.CreateTemplate, CreateTemplateResponseObject.VisitCreateTemplateResponse))
+	mux.HandleFunc("DELETE "+base+"/v1/templates/{name}", rest.Serve(fail, func(in *rest.Input, q *DeleteTemplateRequestObject) {
+		in.Path("name", &q.Name)
+	}, s.DeleteTemplate, DeleteTemplateResponseObject.VisitDeleteTemplateResponse))
+	mux.HandleFunc("GET "+base+"/v1/templates/{name}", rest.Serve(fail, func(in *rest.Input, q *GetTemplateRequestObject) {
+		in.Path("name", &q.Name)
+	}, s.GetTemplate, GetTemplateResponseObject.VisitGetTemplateResponse))
 	mux.HandleFunc("DELETE "+base+"/v1/transfers/{transfer}", rest.Serve(fail, func(in *rest.Input, q *DeleteTransferRequestObject) {
 		in.Path("transfer", &q.Transfer)
 	}, s.DeleteTransfer, DeleteTransferResponseObject.VisitDeleteTransferResponse))
@@ -1150,6 +1164,79 @@ type CancelOperationResponseObject interface {
 type CancelOperation200JSONResponse Operation
 
 func (r CancelOperation200JSONResponse) VisitCancelOperationResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ListTemplatesRequestObject is a request of ListTemplates.
+type ListTemplatesRequestObject struct {
+	Params ListTemplatesParams
+}
+
+// ListTemplatesResponseObject is an answer of ListTemplates.
+type ListTemplatesResponseObject interface {
+	VisitListTemplatesResponse(w http.ResponseWriter) error
+}
+
+type ListTemplates200ResponseHeaders struct {
+	Link *string
+}
+
+type ListTemplates200JSONResponse struct {
+	Body    []Template
+	Headers ListTemplates200ResponseHeaders
+}
+
+func (r ListTemplates200JSONResponse) VisitListTemplatesResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
+}
+
+// CreateTemplateRequestObject is a request of CreateTemplate.
+type CreateTemplateRequestObject struct {
+	Params CreateTemplateParams
+	Body   *CreateTemplateJSONRequestBody
+}
+
+// CreateTemplateResponseObject is an answer of CreateTemplate.
+type CreateTemplateResponseObject interface {
+	VisitCreateTemplateResponse(w http.ResponseWriter) error
+}
+
+type CreateTemplate202JSONResponse Operation
+
+func (r CreateTemplate202JSONResponse) VisitCreateTemplateResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
+// DeleteTemplateRequestObject is a request of DeleteTemplate.
+type DeleteTemplateRequestObject struct {
+	Name TemplateName
+}
+
+// DeleteTemplateResponseObject is an answer of DeleteTemplate.
+type DeleteTemplateResponseObject interface {
+	VisitDeleteTemplateResponse(w http.ResponseWriter) error
+}
+
+type DeleteTemplate204Response struct {
+}
+
+func (r DeleteTemplate204Response) VisitDeleteTemplateResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
+}
+
+// GetTemplateRequestObject is a request of GetTemplate.
+type GetTemplateRequestObject struct {
+	Name TemplateName
+}
+
+// GetTemplateResponseObject is an answer of GetTemplate.
+type GetTemplateResponseObject interface {
+	VisitGetTemplateResponse(w http.ResponseWriter) error
+}
+
+type GetTemplate200JSONResponse Template
+
+func (r GetTemplate200JSONResponse) VisitGetTemplateResponse(w http.ResponseWriter) error {
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
@@ -2173,6 +2260,18 @@ type Server interface {
 	// CancelOperation Ask an operation to end; what it did so far is undone
 	// (POST /v1/operations/{operation}/cancel)
 	CancelOperation(context.Context, CancelOperationRequestObject) (CancelOperationResponseObject, error)
+	// ListTemplates The templates, from whose memory VMs start
+	// (GET /v1/templates)
+	ListTemplates(context.Context, ListTemplatesRequestObject) (ListTemplatesResponseObject, error)
+	// CreateTemplate Make a template of an image, by booting a VM that is removed afterwards
+	// (POST /v1/templates)
+	CreateTemplate(context.Context, CreateTemplateRequestObject) (CreateTemplateResponseObject, error)
+	// DeleteTemplate Delete a template; VMs that started from it keep running
+	// (DELETE /v1/templates/{name})
+	DeleteTemplate(context.Context, DeleteTemplateRequestObject) (DeleteTemplateResponseObject, error)
+	// GetTemplate One template
+	// (GET /v1/templates/{name})
+	GetTemplate(context.Context, GetTemplateRequestObject) (GetTemplateResponseObject, error)
 	// DeleteTransfer End a transfer as if it had never been
 	// (DELETE /v1/transfers/{transfer})
 	DeleteTransfer(context.Context, DeleteTransferRequestObject) (DeleteTransferResponseObject, error)

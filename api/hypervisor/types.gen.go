@@ -930,6 +930,9 @@ type FleetVM struct {
 	// Backend `auto` picks by what the host can do and what the request needs
 	Backend Backend `json:"backend"`
 
+	// BootedBecause Why its process booted, although there are templates that it could have used
+	BootedBecause *string `json:"booted_because,omitempty"`
+
 	// Cd What is in the CD drive. Left out if it is empty
 	Cd        *CD       `json:"cd,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
@@ -984,9 +987,12 @@ type FleetVM struct {
 	StartedWith *StartOptions `json:"started_with,omitempty"`
 	State       State         `json:"state"`
 	Storage     string        `json:"storage"`
-	Tenant      string        `json:"tenant"`
-	TtlSeconds  *int64        `json:"ttl_seconds,omitempty"`
-	Vcpus       int           `json:"vcpus"`
+
+	// Template The template that its process began with. Left out: it booted
+	Template   *string `json:"template,omitempty"`
+	Tenant     string  `json:"tenant"`
+	TtlSeconds *int64  `json:"ttl_seconds,omitempty"`
+	Vcpus      int     `json:"vcpus"`
 }
 
 // FleetVMSpec defines model for FleetVMSpec.
@@ -1010,6 +1016,9 @@ type FleetVMSpec struct {
 	Image  *string `json:"image,omitempty"`
 	Initrd *string `json:"initrd,omitempty"`
 
+	// Instant Let its first start use any template that fits; false: it boots
+	Instant *bool `json:"instant,omitempty"`
+
 	// Kernel Path on the host of a kernel to boot without firmware
 	Kernel     *string `json:"kernel,omitempty"`
 	KernelArgs *string `json:"kernel_args,omitempty"`
@@ -1030,6 +1039,9 @@ type FleetVMSpec struct {
 	// Start Start it when it is made
 	Start   *bool               `json:"start,omitempty"`
 	Storage *FleetVMSpecStorage `json:"storage,omitempty"`
+
+	// Template Name of the template that it starts from. If the VM does not fit, it boots
+	Template *string `json:"template,omitempty"`
 
 	// Tenant That of the caller's credentials; only an admin may name another
 	Tenant *string `json:"tenant,omitempty"`
@@ -1157,9 +1169,12 @@ type Host struct {
 	FreeVcpus int    `json:"free_vcpus"`
 	MemoryMib int    `json:"memory_mib"`
 	Name      string `json:"name"`
-	Vcpus     int    `json:"vcpus"`
-	Version   string `json:"version"`
-	Vms       int    `json:"vms"`
+
+	// TemplateBytes What the templates take on disk
+	TemplateBytes *int64 `json:"template_bytes,omitempty"`
+	Vcpus         int    `json:"vcpus"`
+	Version       string `json:"version"`
+	Vms           int    `json:"vms"`
 }
 
 // IOPS The most reads and writes a second; 0: no limit
@@ -1473,7 +1488,7 @@ type Operation struct {
 	// Image Name of the image that is added
 	Image *string `json:"image,omitempty"`
 
-	// Kind backup, restore, clone, image.add, image.resize
+	// Kind backup, restore, clone, image.add, image.resize, template.create
 	Kind     string         `json:"kind"`
 	Progress float32        `json:"progress"`
 	State    OperationState `json:"state"`
@@ -1662,6 +1677,59 @@ type TakeBack struct {
 	Lost *bool `json:"lost,omitempty"`
 }
 
+// Template defines model for Template.
+type Template struct {
+	Accelerator    string `json:"accelerator"`
+	AgentVersion   string `json:"agent_version"`
+	BackendVersion string `json:"backend_version"`
+
+	// Cpu Model of the processors
+	Cpu       string    `json:"cpu"`
+	CreatedAt time.Time `json:"created_at"`
+
+	// Detail Why not; empty if they can
+	Detail string `json:"detail"`
+
+	// DiskBytes Of its disk as the guest sees it; 0: it has none
+	DiskBytes int64  `json:"disk_bytes"`
+	Id        string `json:"id"`
+
+	// Image The image that it was made of
+	Image string `json:"image"`
+
+	// Machine Machine type, with its version
+	Machine   string `json:"machine"`
+	MemoryMib int    `json:"memory_mib"`
+	Name      string `json:"name"`
+
+	// Network It has a network device
+	Network bool `json:"network"`
+
+	// Sha256 The content of the image
+	Sha256 string `json:"sha256"`
+
+	// SizeBytes What it takes on disk
+	SizeBytes int64 `json:"size_bytes"`
+
+	// Usable VMs can start from it
+	Usable bool `json:"usable"`
+	Vcpus  int  `json:"vcpus"`
+}
+
+// TemplateSpec defines model for TemplateSpec.
+type TemplateSpec struct {
+	// Image Name of an image in the catalog
+	Image     string `json:"image"`
+	MemoryMib *int   `json:"memory_mib,omitempty"`
+
+	// Name Left out: made of the image and the sizes
+	Name *string `json:"name,omitempty"`
+
+	// Network For VMs with a network device; false: for those with the network mode `none`
+	Network *bool `json:"network,omitempty"`
+	Vcpus   *int  `json:"vcpus,omitempty"`
+}
+
 // Ticket defines model for Ticket.
 type Ticket struct {
 	ExpiresAt time.Time `json:"expires_at"`
@@ -1739,6 +1807,9 @@ type VM struct {
 	// Backend `auto` picks by what the host can do and what the request needs
 	Backend Backend `json:"backend"`
 
+	// BootedBecause Why its process booted, although there are templates that it could have used
+	BootedBecause *string `json:"booted_because,omitempty"`
+
 	// Cd What is in the CD drive. Left out if it is empty
 	Cd        *CD       `json:"cd,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
@@ -1792,9 +1863,12 @@ type VM struct {
 	StartedWith *StartOptions `json:"started_with,omitempty"`
 	State       State         `json:"state"`
 	Storage     string        `json:"storage"`
-	Tenant      string        `json:"tenant"`
-	TtlSeconds  *int64        `json:"ttl_seconds,omitempty"`
-	Vcpus       int           `json:"vcpus"`
+
+	// Template The template that its process began with. Left out: it booted
+	Template   *string `json:"template,omitempty"`
+	Tenant     string  `json:"tenant"`
+	TtlSeconds *int64  `json:"ttl_seconds,omitempty"`
+	Vcpus      int     `json:"vcpus"`
 }
 
 // VMEvent An event of a VM, and the VM as it was then
@@ -1882,6 +1956,9 @@ type VMSpec struct {
 	Image  *string `json:"image,omitempty"`
 	Initrd *string `json:"initrd,omitempty"`
 
+	// Instant Let its first start use any template that fits; false: it boots
+	Instant *bool `json:"instant,omitempty"`
+
 	// Kernel Path on the host of a kernel to boot without firmware
 	Kernel     *string `json:"kernel,omitempty"`
 	KernelArgs *string `json:"kernel_args,omitempty"`
@@ -1898,6 +1975,9 @@ type VMSpec struct {
 	// Start Start it when it is made
 	Start   *bool          `json:"start,omitempty"`
 	Storage *VMSpecStorage `json:"storage,omitempty"`
+
+	// Template Name of the template that it starts from. If the VM does not fit, it boots
+	Template *string `json:"template,omitempty"`
 
 	// Tenant That of the caller's credentials; only an admin may name another
 	Tenant *string `json:"tenant,omitempty"`
@@ -1948,6 +2028,9 @@ type SnapshotName = string
 
 // SocketTicket defines model for SocketTicket.
 type SocketTicket = string
+
+// TemplateName defines model for TemplateName.
+type TemplateName = string
 
 // TransferID defines model for TransferID.
 type TransferID = string
@@ -2094,6 +2177,21 @@ type ListOperationsParams struct {
 type GetOperationParams struct {
 	// Wait Seconds
 	Wait *int `form:"wait,omitempty" json:"wait,omitempty"`
+}
+
+// ListTemplatesParams defines parameters for ListTemplates.
+type ListTemplatesParams struct {
+	// Limit The most items of a page
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Cursor Where the page begins, from the `Link` header
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// CreateTemplateParams defines parameters for CreateTemplate.
+type CreateTemplateParams struct {
+	// IdempotencyKey A word of the caller's choice. The same request with the same word begins one operation, and answers with that for as long as it is kept, a day after its end.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ReadTransferParams defines parameters for ReadTransfer.
@@ -2286,6 +2384,9 @@ type PrepareMigrationJSONRequestBody = MigrationSums
 
 // CancelOperationJSONRequestBody defines body for CancelOperation for application/json ContentType.
 type CancelOperationJSONRequestBody = Nothing
+
+// CreateTemplateJSONRequestBody defines body for CreateTemplate for application/json ContentType.
+type CreateTemplateJSONRequestBody = TemplateSpec
 
 // FinishTransferJSONRequestBody defines body for FinishTransfer for application/json ContentType.
 type FinishTransferJSONRequestBody = Nothing

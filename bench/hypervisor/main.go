@@ -32,7 +32,7 @@ type options struct {
 var sections = []struct {
 	name string
 	run  func(context.Context, *bench) error
-}{{"boot", boot}, {"sandbox", sandboxes}, {"list", lists}, {"history", histories}, {"fleet", fleets}, {"backup", backups},
+}{{"boot", boot}, {"instant", instant}, {"sandbox", sandboxes}, {"list", lists}, {"history", histories}, {"fleet", fleets}, {"backup", backups},
 	{"vm-backup", vmBackups}}
 
 // bench is a run, with a folder that is removed at the end.
@@ -43,7 +43,7 @@ type bench struct {
 
 func main() {
 	var b bench
-	chosen := flag.String("sections", "boot,sandbox,list,history,fleet,backup", "sections to run")
+	chosen := flag.String("sections", "boot,instant,sandbox,list,history,fleet,backup", "sections to run")
 	flag.StringVar(&b.bin, "bin", "../bin", "folder of mainstay and mainstay-guest")
 	flag.IntVar(&b.rounds, "rounds", 7, "rounds, in each of which every way is taken once")
 	flag.IntVar(&b.vms, "vms", 5000, "VMs of the long list")

@@ -111,6 +111,13 @@ func commandLines(t *testing.T) map[string]string {
 		"vm migration abort m1 -y":                        "AbortMigration",
 		"fleet drain host-1 --restart":                    "CordonNode ListNodeVMs MigrateVM GetOperation",
 
+		"vm template create demo --name warm --vcpus 2 --memory 1G --network=false": "CreateTemplate GetOperation",
+		"vm template list":                                     "ListTemplates",
+		"vm template show warm":                                "GetTemplate",
+		"vm template delete warm -y":                           "DeleteTemplate",
+		"vm run demo --name web --detach --from-template warm": "CreateVM StartVM",
+		"vm create web --image demo --instant=false":           "CreateVM",
+
 		"vm operation list":                      "ListOperations",
 		"vm operation show o1":                   "ListOperations GetOperation",
 		"vm operation cancel o1":                 "ListOperations CancelOperation",

@@ -37,6 +37,9 @@ func hostRows(h hypervisorapi.Host) [][]any {
 		{"Processors", fmt.Sprintf("%d, %d not given to VMs", h.Vcpus, h.FreeVcpus)},
 		{"Memory", fmt.Sprintf("%d MiB, %d MiB not given to VMs", h.MemoryMib, h.FreeMemoryMib)},
 	}
+	if n := h.TemplateBytes; n != nil {
+		rows = append(rows, []any{"Templates", verb.Bytes(*n) + " on disk"})
+	}
 	for _, b := range h.Backends {
 		state := "available"
 		if !b.Available {

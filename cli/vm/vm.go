@@ -4,6 +4,7 @@
 //	vm.go         the command; list.go, life.go, start.go, wait.go, create.go, set.go, run.go
 //	guest.go      how consoles, screens, programs and files are reached, for package guest
 //	snapshot.go, backup.go, clone.go: disks
+//	template.go  templates, from which VMs start
 //	migrate.go   between hosts of a fleet
 //	policy.go    network policies and their decisions
 //	events.go, watch.go, metrics.go, host.go, operation.go
@@ -40,7 +41,7 @@ If --server is the registry of a fleet, --node names the host.
 		s.start(), s.stop(), s.restart(), s.reset(), s.pause(), s.resume(), s.enable(), s.disable(), s.delete(), s.wait(),
 		in.Console(), in.VNC(), in.Run(), in.Copy(), s.ping(), s.events(), s.watch(), s.metrics(),
 		s.networkPolicy(), s.flows(),
-		s.snapshots(), s.backups(), s.disk(), s.cd(), s.log(), s.clone(), s.resize(),
+		s.templates(), s.snapshots(), s.backups(), s.disk(), s.cd(), s.log(), s.clone(), s.resize(),
 		s.migrate(), s.takeBack(), s.migrations(),
 		s.set(), s.operations(), s.host(), s.whoami(), s.audit(),
 	)

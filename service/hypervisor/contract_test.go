@@ -261,6 +261,10 @@ func tourImages(tr *tour, dir string) {
 	tr.ok("ExportImage", "/v1/images/catalog/disk/export", nil, 200)
 	tourDisks(tr)
 	tr.ok("RemoveImage", "/v1/images/catalog/disk", nil, 204)
+	tr.finished(tr.ok("CreateTemplate", "/v1/templates", object{"name": "warm", "image": "demo", "memory_mib": 128}, 202))
+	tr.ok("ListTemplates", "/v1/templates", nil, 200)
+	tr.ok("GetTemplate", "/v1/templates/warm", nil, 200)
+	tr.ok("DeleteTemplate", "/v1/templates/warm", nil, 204)
 	tr.ok("CleanImages", "/v1/images/clean", nil, 200)
 	if _, err := exec.LookPath("qemu-img"); err != nil {
 		tr.Fatal(err)

@@ -10,6 +10,7 @@
 //	migrate/     moves VMs to and from other hosts of the fleet
 //	disk/        disks and CDs: add, remove, resize, limit, snapshot, revert, backup, clone
 //	life/        create, start, pause, stop, delete, expire
+//	template/    VMs with their memory, from which other VMs start
 //	policy/      network policies of VMs, and what they decided
 //	usage/       measures what running VMs use
 //	agent/       the session with a guest's agent; programs and files in guests
@@ -35,7 +36,8 @@
 //  4. life.Create takes the work lock (machine.With), which reads the row again.
 //  5. host.Make creates the folder, disk and seed. If it fails, life.Undo removes them.
 //  6. record.Move stores that the VM is stopped and, if requested, that it is starting.
-//  7. After the response, in With again: host.Equip creates the tap, the backend starts the process,
+//  7. After the response, in With again: host.Equip creates the tap, the backend starts the process
+//     (from a template if one fits),
 //     host.Confine limits it, record.Move stores that it is running, and life.Adopt follows it.
 //  8. If the daemon is killed before 6, recovery undoes the creation; after 6 it starts the process
 //     again.
@@ -57,6 +59,8 @@
 //     record.Move changes its state, and it asks vm.Next. Only deletion kills processes without the
 //     lock.
 //   - Every call to a VM's process or guest has a timeout.
+//   - A VM that starts from a template has its own secret, keys, names, addresses and random numbers
+//     before its network is connected and its agent counts as connected.
 //   - Caps are checked and VMs are counted under one lock and in one transaction.
 //   - Tenants see only their own VMs; others do not exist for them (caller.Caller.Sees).
 //   - The guest is untrusted, and so is its process, which the guest may have taken over. Their

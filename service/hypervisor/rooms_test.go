@@ -23,21 +23,23 @@ const own = "github.com/mainstay-infra/mainstay/service/hypervisor"
 var arrows = map[string]string{
 	".": "admission agent backend backend/cloudhypervisor backend/firecracker backend/qemu backend/sandbox " +
 		"caller catalog configfile disk fleet host httpapi life machine migrate operation plan policy record recovery " +
-		"usage vm",
+		"template usage vm",
 	"httpapi": "agent backend caller catalog configfile disk fleet guest life machine migrate netpolicy network operation plan " +
-		"policy record vm",
+		"policy record template vm",
 
-	"recovery": "backend caller catalog disk host life machine record vm",
+	"recovery": "backend caller catalog disk host life machine record template vm",
 	"migrate": "backend caller catalog fleet guest/wire host image life machine netpolicy operation placement plan " +
 		"record storage vm",
 	"usage":  "backend record",
 	"policy": "caller host netpolicy network record",
 	"disk": "admission backend caller catalog host image life machine nbd operation plan record " +
 		"storage vm",
-	"life":      "agent backend caller host machine operation plan record storage vm",
-	"agent":     "backend caller guest guest/wire host machine record",
-	"plan":      "accel admission backend caller catalog configfile guest/wire host record seed storage vm",
-	"host":      "admission backend backend/process caller catalog cgroup configfile netpolicy network record seed storage",
+	"life":     "agent backend caller host machine operation plan record storage template vm",
+	"template": "backend caller catalog guest guest/wire host machine operation plan record storage vm",
+	"agent":    "backend caller guest guest/wire host machine record",
+	"plan":     "accel admission backend caller catalog configfile guest/wire host record seed storage vm",
+	"host": "admission backend backend/process caller catalog cgroup configfile image netpolicy network record seed " +
+		"storage",
 	"catalog":   "admission backend/sandbox caller configfile demo image operation record",
 	"operation": "caller record",
 	"machine":   "backend guest record",

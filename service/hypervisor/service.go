@@ -37,6 +37,7 @@ import (
 	policies "github.com/mainstay-infra/mainstay/service/hypervisor/policy"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/recovery"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/template"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/usage"
 )
 
@@ -176,9 +177,15 @@ func (s *Service) openRooms(ctx context.Context, doc *configfile.Config, gate *h
 		VCPUs: s.cfg.NodeVCPUs, MemoryMiB: s.cfg.NodeMemoryMiB, Admitted: s.admitted, Changed: s.nudgeFleet,
 	})
 	guests := agent.New(agent.Config{Store: s.store, Machines: s.machines, Host: s.host, Log: s.log})
+	templates := template.New(template.Config{
+		Store: s.store, Machines: s.machines, Host: s.host, Plan: s.plan, Catalog: images, Operations: s.operate,
+		Log: s.log, Now: s.now, Most: doc.Images.MaxTemplates,
+		Undo: func(ctx context.Context, r record.VM, why string) error { return s.life.Undo(ctx, r, why) },
+	})
 	s.life = life.New(life.Config{
 		Store: s.store, Machines: s.machines, Host: s.host, Plan: s.plan, Agent: guests, Operations: s.operate,
-		Registry: deps.Registry, Log: s.log, Now: s.now, RoomChanged: s.nudgeFleet,
+		Templates: templates,
+		Registry:  deps.Registry, Log: s.log, Now: s.now, RoomChanged: s.nudgeFleet,
 	})
 	s.usage = usage.New(usage.Config{
 		Running: s.machines.Running, Store: s.store.AddUsage, Log: s.log, Now: s.now,
@@ -192,7 +199,7 @@ func (s *Service) openRooms(ctx context.Context, doc *configfile.Config, gate *h
 	})
 	s.recovery = recovery.New(recovery.Config{
 		Data: s.data, Store: s.store, Machines: s.machines, Host: s.host, Catalog: images, Life: s.life,
-		Disk: disks, Log: s.log, Now: s.now,
+		Disk: disks, Templates: templates, Log: s.log, Now: s.now,
 	})
 	if err := s.openFleet(); err != nil {
 		return err
@@ -206,7 +213,7 @@ func (s *Service) openRooms(ctx context.Context, doc *configfile.Config, gate *h
 		AccessLog: s.cfg.AccessLog, MaxInFlight: s.cfg.MaxInFlight, Auth: &doc.Auth, NodeName: s.cfg.NodeName,
 		StopGrace: s.cfg.StopGrace, Local: s.cfg.server().Local(), Restored: s.restored, Ping: s.db.Ping,
 		Store: s.store, Machines: s.machines, Operations: s.operate, Catalog: images, Plan: s.plan, Agent: guests,
-		Life: s.life, Disk: disks, Migrate: s.migrate, Fleet: s.fleet, Policies: s.policies,
+		Life: s.life, Disk: disks, Migrate: s.migrate, Fleet: s.fleet, Policies: s.policies, Templates: templates,
 		Cookies: cookies, Ended: session.InDatabase(s.db, s.now), Workspace: workspace, SignOn: signOn,
 	}, gate)
 	return err

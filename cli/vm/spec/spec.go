@@ -30,13 +30,13 @@ const (
 // Flags holds the flags for a VM's fields.
 type Flags struct {
 	file, backend, image, kernel, initrd, firmware, kernelArgs, tenant, storage string
-	network, bridge, mac, ip, agentToken, userData, hostname                    string
+	network, bridge, mac, ip, agentToken, userData, hostname, template          string
 	publish                                                                     Ports
 	sshKeys                                                                     []string
 	vcpus                                                                       int
 	memory, disk                                                                Size
 	ttl                                                                         time.Duration
-	agent, autostart, start                                                     bool
+	agent, autostart, start, instant                                            bool
 	labels                                                                      verb.Pairs
 }
 
@@ -54,6 +54,8 @@ func (f *Flags) AddShort(cmd *cobra.Command) {
 	fs.StringVar(&f.tenant, "tenant", "", "tenant that the VM belongs to (default: the token's)")
 	fs.DurationVar(&f.ttl, "ttl", 0, "delete the VM so long after it was made")
 	fs.Var(&f.labels, "label", "label of the VM; may be repeated")
+	fs.StringVar(&f.template, "from-template", "", "template that the VM starts from (default: any that fits)")
+	fs.BoolVar(&f.instant, "instant", true, "start from a template if one fits; --instant=false: boot")
 }
 
 // Add defines all flags.
@@ -102,6 +104,8 @@ func (f *Flags) Spec(c *daemon.Call, name string) (hypervisorapi.VMSpec, error) 
 	set(c, "storage", &spec.Storage, hypervisorapi.VMSpecStorage(f.storage))
 	set(c, "autostart", &spec.Autostart, f.autostart)
 	set(c, "start", &spec.Start, f.start)
+	set(c, "from-template", &spec.Template, f.template)
+	set(c, "instant", &spec.Instant, f.instant)
 	if c.Cmd.Flags().Changed("ttl") {
 		if f.ttl < time.Second {
 			return spec, exit.Usagef("--ttl must be at least 1s, not %s", f.ttl)

@@ -268,6 +268,44 @@ type DiskKeeper interface {
 	StartFrom(ctx context.Context, s *Spec, snapshot string) (Instance, error)
 }
 
+// Traits are what a VM must have in common with a template to start from its memory.
+type Traits struct {
+	Version     string // of the backend's program
+	Machine     string // the board, with its version
+	CPU         string // the model of the processors
+	Accelerator string
+	// Shape is a digest of all else that the program is started with: processors, memory, what is
+	// booted, and which devices there are in which places. What the devices stand on is left out.
+	Shape string
+}
+
+// Templater is a backend that starts VMs from the memory of another one, a template.
+type Templater interface {
+	// Traits returns the traits of a VM. It fails with a fault if such a VM cannot have a template.
+	Traits(ctx context.Context, s *Spec) (Traits, error)
+	// StartForTemplate starts a VM that becomes a template. Its memory is the file memory, which the
+	// VM's process may write, and its network devices are not connected.
+	StartForTemplate(ctx context.Context, s *Spec, memory string) (TemplateSource, error)
+	// StartFromTemplate starts a VM with a template's memory and state, paused and with its network
+	// devices not connected. The process cannot change the memory file.
+	StartFromTemplate(ctx context.Context, s *Spec, memory, state *os.File) (FromTemplate, error)
+}
+
+// TemplateSource is a VM that becomes a template.
+type TemplateSource interface {
+	Instance
+	// SaveState pauses the VM for good and writes the state of its devices. The memory file and the
+	// disks are complete once the process has ended.
+	SaveState(ctx context.Context, w io.Writer) error
+}
+
+// FromTemplate is a VM that was started from a template.
+type FromTemplate interface {
+	Instance
+	// Connect connects the network devices.
+	Connect(ctx context.Context) error
+}
+
 // Disks are the open disks of a VM: those of a running VM, whose Instance implements this, or those
 // from OpenDisks. Snapshots are of all disks that a guest can write to, and all other methods work on the
 // system disk.

@@ -111,4 +111,5 @@ type Images struct {
 	PublicKeys    []string `toml:"public_keys" help:"Minisign keys whose signatures of images are good."`
 	RequireSigned bool     `toml:"require_signed" help:"Make VMs only of images with a good signature."`
 	MaxGiB        int      `toml:"max_gib" help:"Largest image, as its guest sees it. Default: 1024."`
+	MaxTemplates  int      `toml:"max_templates" help:"Most templates of VMs. Each takes disk space, and once it is used as much memory as its guest had in use. Default: 16."`
 }

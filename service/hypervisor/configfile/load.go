@@ -154,6 +154,7 @@ func (c *Config) complete() {
 	orDefault(&c.Network.Bridge, "mainstay0")
 	orDefault(&c.Network.Subnet, "10.87.0.0/16")
 	orDefault(&c.Images.MaxGiB, 1024)
+	orDefault(&c.Images.MaxTemplates, 16)
 }
 
 // MaxTenant is the maximum length of a tenant's name, in bytes.
@@ -189,6 +190,9 @@ func (c *Config) check(p *document.Problems) {
 	}
 	if c.Images.MaxGiB < 1 || c.Images.MaxGiB > 1<<20 {
 		p.Add("images.max_gib", "must be from 1 to %d", 1<<20)
+	}
+	if c.Images.MaxTemplates < 1 || c.Images.MaxTemplates > 1000 {
+		p.Add("images.max_templates", "must be from 1 to %d", 1000)
 	}
 }
 

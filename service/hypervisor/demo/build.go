@@ -21,6 +21,9 @@ var initScript []byte
 //go:embed lease
 var leaseScript []byte
 
+//go:embed addresses
+var addressesScript []byte
+
 // Options configures Build.
 type Options struct {
 	// Folder receives the kernel and the initial RAM disk, and caches the kernel's package so that
@@ -93,7 +96,7 @@ func (b *builder) build(ctx context.Context) (Guest, error) {
 
 // fill creates the guest's root folder.
 func (b *builder) fill(ctx context.Context, root string, k kernel) error {
-	for _, dir := range []string{"bin", "dev", "proc", "sys", "etc", "lib/modules", "root", "run", "tmp"} {
+	for _, dir := range []string{"bin", "dev", "proc", "sys", "etc/mainstay-guest", "lib/modules", "root", "run", "tmp"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil { //nolint:gosec // the guest's
 			return err
 		}
@@ -117,7 +120,11 @@ func (b *builder) fill(ctx context.Context, root string, k kernel) error {
 			return err
 		}
 	}
-	for name, content := range map[string][]byte{"init": initScript, "bin/lease": leaseScript, "etc/passwd": []byte("root:x:0:0:root:/root:/bin/sh\n"), "etc/profile": []byte("export PATH=/bin HOME=/root PS1='demo# '\n")} {
+	for name, content := range map[string][]byte{
+		"init": initScript, "bin/lease": leaseScript, "etc/mainstay-guest/personalized": addressesScript,
+		"etc/passwd":  []byte("root:x:0:0:root:/root:/bin/sh\n"),
+		"etc/profile": []byte("export PATH=/bin HOME=/root PS1='demo# '\n"),
+	} {
 		if err := os.WriteFile(filepath.Join(root, name), content, 0o755); err != nil { //nolint:gosec // the guest's
 			return err
 		}

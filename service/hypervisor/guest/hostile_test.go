@@ -311,6 +311,10 @@ func TestAGuestThatSaysNothingCostsACallItsDeadline(t *testing.T) {
 			_, err := c.RotateSecret(ctx, "new")
 			return err
 		},
+		"personalize": func(ctx context.Context, c *guest.Client) error {
+			_, err := c.Personalize(ctx, wire.Personalize{Secret: "new"})
+			return err
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -66,28 +66,42 @@ func (c *Client) Thaw(ctx context.Context) (int, error) {
 // whether the guest still knows it after its agent restarts. Other calls wait until it is done.
 // After ErrLost or the end of ctx, the session is over, and either secret may be the right one.
 func (c *Client) RotateSecret(ctx context.Context, secret string) (stored bool, err error) {
+	var done wire.Rotated
+	err = c.changeSecret(ctx, wire.OpRotateSecret, secret, wire.RotateSecret{New: secret}, &done)
+	return done.Stored, err
+}
+
+// Personalize gives a guest that began with the memory of another one an identity of its own, and
+// a new secret as RotateSecret does.
+func (c *Client) Personalize(ctx context.Context, p wire.Personalize) (stored bool, err error) {
+	var done wire.Rotated
+	err = c.changeSecret(ctx, wire.OpPersonalize, p.Secret, p, &done)
+	return done.Stored, err
+}
+
+// changeSecret makes a call after which the guest has another secret. Other calls wait meanwhile.
+func (c *Client) changeSecret(ctx context.Context, op, secret string, body, done any) error {
 	if err := wire.ValidSecret(secret); err != nil {
-		return false, err
+		return err
 	}
 	if err := c.take(ctx, c.slots); err != nil {
-		return false, err
+		return err
 	}
 	if err := c.take(ctx, c.turn); err != nil {
 		<-c.slots
-		return false, err
+		return err
 	}
 	defer func() { <-c.turn }()
-	call, err := c.openInTurn(ctx, wire.OpRotateSecret, wire.RotateSecret{New: secret})
+	call, err := c.openInTurn(ctx, op, body)
 	if err != nil {
-		return false, err
+		return err
 	}
-	var done wire.Rotated
-	if err := c.wait(call, &done); err != nil {
+	if err := c.wait(call, done); err != nil {
 		if ctx.Err() != nil {
 			c.end(err)
 		}
-		return false, err
+		return err
 	}
 	c.secret = secret
-	return done.Stored, nil
+	return nil
 }

@@ -9,6 +9,8 @@
 //	console.go   serial logs
 //	disks.go     disks of a VM beside its system disk
 //	base.go      disks that linked clones share
+//	template.go  the files of templates; disks that stand on theirs
+//	memory.go    the memory of templates, which VMs map
 //	proc_*.go    processes and devices as Linux reports them
 //
 // # Invariants

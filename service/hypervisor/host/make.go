@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -79,11 +80,8 @@ func (h *Host) WriteSeed(r *record.VM, secret string) error {
 	}
 	ci := &r.Spec.V.CloudInit
 	content := seed.Content{
-		InstanceID: r.ID, Hostname: ci.Hostname, UserData: ci.UserData, SSHAuthorizedKeys: ci.SSHAuthorizedKeys,
+		InstanceID: r.ID, Hostname: Hostname(r), UserData: ci.UserData, SSHAuthorizedKeys: ci.SSHAuthorizedKeys,
 		Secret: secret,
-	}
-	if content.Hostname == "" {
-		content.Hostname = strings.ReplaceAll(r.Name, "_", "-")
 	}
 	if secret != "" && r.Spec.V.Boot.Kernel == "" {
 		content.Agent = h.agent() // a guest with a disk may not have an agent of its own
@@ -93,6 +91,11 @@ func (h *Host) WriteSeed(r *record.VM, secret string) error {
 		return err
 	}
 	return chown(path, uid, gid)
+}
+
+// Hostname returns the host name that a VM's guest gets.
+func Hostname(r *record.VM) string {
+	return cmp.Or(r.Spec.V.CloudInit.Hostname, strings.ReplaceAll(r.Name, "_", "-"))
 }
 
 // The firmware files of a VM whose request gave a path to its firmware.

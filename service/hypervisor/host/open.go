@@ -45,6 +45,7 @@ type Host struct {
 	pools    map[string]storage.Pool
 	network  *network.Manager  // nil: network modes bridge and tap are unavailable
 	groups   *cgroup.Hierarchy // nil: VMs are not confined, or the host has no usable control groups
+	images   memories          // of templates
 }
 
 // Open detects the storages, networks and control groups of this host.
@@ -66,7 +67,9 @@ func MakeFolders(data string, jailer *configfile.Jailer) error {
 	if err := os.MkdirAll(data, 0o711); err != nil { //nolint:gosec // what is in it keeps its own permissions
 		return fault.Wrap(fault.Invalid, err, "data: cannot make the folder %s", data)
 	}
-	for name, mode := range map[string]os.FileMode{"vms": 0o711, "backups": 0o700, "bases": 0o711, "state": 0o700} {
+	for name, mode := range map[string]os.FileMode{
+		"vms": 0o711, "backups": 0o700, "bases": 0o711, "state": 0o700, "templates": 0o700,
+	} {
 		if err := os.MkdirAll(filepath.Join(data, name), mode); err != nil {
 			return fault.Wrap(fault.Invalid, err, "data: cannot make a folder in %s", data)
 		}

@@ -3,7 +3,7 @@
 //
 //	api.go       the API and its dependencies
 //	access.go    identifies and authorizes callers: the Gate
-//	vms.go, disks.go, agent.go, images.go, fleet.go, audit.go   operations of the contract
+//	vms.go, disks.go, agent.go, images.go, templates.go, fleet.go, audit.go   operations of the contract
 //	feed.go      the stream of events of all VMs
 //	policies.go  network policies and their decisions
 //	forward.go             requests for other hosts of the fleet
@@ -52,6 +52,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/plan"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/policy"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/template"
 )
 
 // Config holds the settings and dependencies of an API.
@@ -83,6 +84,7 @@ type Config struct {
 	Migrate    *migrate.Manager
 	Fleet      *fleet.Registry
 	Policies   *policy.Keeper
+	Templates  *template.Keeper
 
 	// Cookies seals the sessions of the console, and Ended knows those that were signed out.
 	Cookies *auth.Sealer
@@ -112,6 +114,8 @@ type API struct {
 	migrate  *migrate.Manager
 	fleet    *fleet.Registry
 	policies *policy.Keeper
+
+	templates *template.Keeper
 }
 
 var _ hypervisorapi.Server = (*API)(nil)
@@ -127,7 +131,7 @@ func New(cfg Config, gate *Gate) (*API, error) {
 		cfg: cfg, log: cfg.Log, now: cfg.Now, tickets: ticket.New("mtk_", ownerOf, cfg.Now), store: cfg.Store, machines: cfg.Machines,
 		operate: cfg.Operations, catalog: cfg.Catalog, plan: cfg.Plan, agent: cfg.Agent, life: cfg.Life, disk: cfg.Disk,
 		migrate: cfg.Migrate,
-		fleet:   cfg.Fleet, policies: cfg.Policies,
+		fleet:   cfg.Fleet, policies: cfg.Policies, templates: cfg.Templates,
 	}
 	a.gate.Store(gate)
 	c, err := Contract()

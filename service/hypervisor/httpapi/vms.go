@@ -32,6 +32,7 @@ func (a *API) apiVM(r record.VM) hypervisorapi.VM {
 		StartedAt: r.StartedAt.Ptr(), ExpiresAt: r.ExpiresAt.Ptr(),
 		LastError: r.LastError, Generation: r.Generation, Agent: hypervisorapi.AgentState{Enabled: v.Agent},
 		PauseReason: some(hypervisorapi.PauseReason(r.PauseReason)), Disks: apiDisks(&r), ServedDisk: some(v.ServedDisk),
+		Template: some(r.Template), BootedBecause: some(r.Booted),
 	}
 	if l := v.NetworkLimits; l != (record.NetworkLimits{}) {
 		out.NetworkLimits = &hypervisorapi.NetworkLimits{
@@ -133,6 +134,7 @@ func requestOf(b *hypervisorapi.VMSpec) plan.Request {
 	req := plan.Request{
 		Name: b.Name, Tenant: value(b.Tenant), Backend: string(orElse(b.Backend, backend.Auto)),
 		Labels: value(b.Labels), Autostart: value(b.Autostart), Start: value(b.Start),
+		Template: value(b.Template), Instant: orElse(b.Instant, true),
 		Spec: record.Spec{
 			VCPUs: orElse(b.Vcpus, 1), MemoryMiB: orElse(b.MemoryMib, 512), DiskGiB: value(b.DiskGib),
 			Image: value(b.Image), Kernel: value(b.Kernel), Initrd: value(b.Initrd), Firmware: value(b.Firmware),
@@ -451,7 +453,8 @@ func (a *API) GetHost(
 	c, err := a.plan.Capacity(ctx)
 	h := hypervisorapi.GetHost200JSONResponse{
 		Name: a.cfg.NodeName, Version: telemetry.BuildInfo().Version, Vcpus: c.VCPUs, MemoryMib: c.MemoryMiB,
-		FreeVcpus: c.FreeVCPUs, FreeMemoryMib: c.FreeMemoryMiB, Vms: c.VMs, Backends: []hypervisorapi.BackendInfo{},
+		FreeVcpus: c.FreeVCPUs, FreeMemoryMib: c.FreeMemoryMiB, Vms: c.VMs,
+		TemplateBytes: some(c.TemplateBytes), Backends: []hypervisorapi.BackendInfo{},
 	}
 	for _, b := range c.Backends {
 		h.Backends = append(h.Backends, hypervisorapi.BackendInfo{

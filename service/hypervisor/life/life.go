@@ -34,6 +34,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/operation"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/plan"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/template"
 )
 
 // Config holds the dependencies of a Life.
@@ -44,6 +45,7 @@ type Config struct {
 	Plan       *plan.Planner
 	Agent      *agent.Keeper
 	Operations *operation.Runner
+	Templates  *template.Keeper
 	Registry   *prometheus.Registry
 	Log        *slog.Logger
 	Now        func() time.Time
@@ -59,6 +61,7 @@ type Life struct {
 	plan        *plan.Planner
 	agent       *agent.Keeper
 	operate     *operation.Runner
+	templates   *template.Keeper
 	log         *slog.Logger
 	now         func() time.Time
 	roomChanged func()
@@ -70,7 +73,8 @@ type Life struct {
 func New(c Config) *Life {
 	l := &Life{
 		store: c.Store, machines: c.Machines, host: c.Host, plan: c.Plan, agent: c.Agent, operate: c.Operations,
-		log: c.Log, now: c.Now, roomChanged: c.RoomChanged, timed: make(chan struct{}, 1),
+		templates: c.Templates,
+		log:       c.Log, now: c.Now, roomChanged: c.RoomChanged, timed: make(chan struct{}, 1),
 		starts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "hypervisor_vm_start_seconds", Help: "From a start to processors that run, by backend and result.",
 			Buckets: []float64{.05, .1, .2, .5, 1, 2, 5, 10, 30, 60},

@@ -65,12 +65,23 @@ func (l *Life) BringUp(ctx context.Context, m *machine.Machine, r record.VM) (re
 	if err != nil {
 		return r, err
 	}
-	return l.BringUpBy(ctx, m, r, b.Start)
+	if r.Instant == "" {
+		return l.BringUpBy(ctx, m, r, b.Start)
+	}
+	start := l.templates.Start(&r, b.Start)
+	return l.bringUp(ctx, m, r, start.Begin, start.Outcome)
 }
 
 // BringUpBy is BringUp with another way to start the process. A failed start leaves nothing on the
 // host, and the VM in state failed.
 func (l *Life) BringUpBy(ctx context.Context, m *machine.Machine, r record.VM, how Begin) (record.VM, error) {
+	return l.bringUp(ctx, m, r, how, func() (string, func(*record.VM)) { return "", func(*record.VM) {} })
+}
+
+// bringUp is BringUpBy with an outcome that is stored when the VM came up.
+func (l *Life) bringUp(
+	ctx context.Context, m *machine.Machine, r record.VM, how Begin, outcome func() (string, func(*record.VM)),
+) (record.VM, error) {
 	began := l.now()
 	var instance backend.Instance
 	// A panic must also fail the VM: nothing can be done with a VM stuck in state starting.
@@ -90,8 +101,10 @@ func (l *Life) BringUpBy(ctx context.Context, m *machine.Machine, r record.VM, h
 		return failed, startFault(err)
 	}
 	l.Adopt(ctx, m, r, instance)
-	up, err := l.store.Move(ctx, r.ID, vm.CameUp, "", "", func(up *record.VM) {
+	message, change := outcome()
+	up, err := l.store.Move(ctx, r.ID, vm.CameUp, "", message, func(up *record.VM) {
 		up.StartedAt, up.Tap, up.IPs = db.At(l.now()), r.Tap, r.IPs
+		change(up)
 	})
 	if fault.Is(err, fault.Conflict) || fault.Is(err, fault.NotFound) {
 		// It was stopped or deleted since, by a caller who waits for the work lock.

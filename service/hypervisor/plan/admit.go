@@ -10,6 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/admission"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
@@ -66,6 +67,9 @@ func (p *Planner) Admit(ctx context.Context, req *Request, content *Sources, act
 	} else if r.MAC == "" {
 		r.MAC = newMAC()
 	}
+	if r.Instant, err = p.instant(ctx, req, name); err != nil {
+		return r, err
+	}
 	r.Spec.V, r.Labels.V, r.IPs.V = *spec, req.Labels, []string{}
 	if r.Labels.V == nil {
 		r.Labels.V = map[string]string{}
@@ -89,6 +93,24 @@ func (p *Planner) Admit(ctx context.Context, req *Request, content *Sources, act
 	}
 	p.cfg.Admitted(&r)
 	return r, nil
+}
+
+// instant returns which templates the first start of a VM may use; see record.VM.
+func (p *Planner) instant(ctx context.Context, req *Request, backendName string) (string, error) {
+	if req.Template != "" && !req.Instant {
+		return "", fault.InvalidField("template", "cannot be given with instant: false")
+	}
+	if req.Template != "" {
+		t, err := p.store.Template(ctx, req.Template)
+		if fault.Is(err, fault.NotFound) {
+			return "", fault.InvalidField("template", "there is no template %q", req.Template)
+		}
+		return t.ID, err
+	}
+	if req.Instant && backendName == backend.QEMU {
+		return record.InstantAny, nil
+	}
+	return "", nil
 }
 
 // arrives completes the row of a VM that comes from another host.

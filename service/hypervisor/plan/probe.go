@@ -99,6 +99,7 @@ type Capacity struct {
 	VCPUs, MemoryMiB         int
 	FreeVCPUs, FreeMemoryMiB int
 	VMs                      int
+	TemplateBytes            int64 // on disk
 	Backends                 []Probed
 }
 
@@ -115,6 +116,9 @@ func (p *Planner) Capacity(ctx context.Context) (Capacity, error) {
 		return Capacity{}, err
 	}
 	c := Capacity{VCPUs: runtime.NumCPU(), MemoryMiB: host.Memory(), VMs: given.VMs}
+	if c.TemplateBytes, err = p.store.TemplateBytes(ctx); err != nil {
+		return c, err
+	}
 	if p.cfg.VCPUs > 0 {
 		c.VCPUs = p.cfg.VCPUs
 	}

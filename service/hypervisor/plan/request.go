@@ -30,6 +30,10 @@ type Request struct {
 	Labels                map[string]string
 	Autostart             bool
 	Start                 bool // as soon as it is created
+	// Template is the name of the template that it should start from. Instant allows any. If neither is
+	// given, or the VM does not fit, it boots.
+	Template string
+	Instant  bool
 
 	Arrival *Arrival // nil: the VM is new
 }

@@ -40,17 +40,25 @@ func (s *Store) Bases(ctx context.Context, r *VM) (all []Base, err error) {
 	return all, nil
 }
 
-// UnusedBases returns the ids of bases that neither a VM nor another base uses.
+// UnusedBases returns the ids of bases that neither a VM, another base nor a template uses.
 func (s *Store) UnusedBases(ctx context.Context) (ids []string, err error) {
 	return ids, s.db.Select(
 		ctx,
 		&ids,
 		`SELECT id FROM bases b WHERE NOT EXISTS (SELECT 1 FROM vms WHERE disk_base = b.id)
-		AND NOT EXISTS (SELECT 1 FROM bases c WHERE c.parent = b.id)`,
+		AND NOT EXISTS (SELECT 1 FROM bases c WHERE c.parent = b.id)
+		AND NOT EXISTS (SELECT 1 FROM templates WHERE id = b.id)`,
 	)
 }
 
 // ForgetBase removes the row of a base whose file is gone.
 func (s *Store) ForgetBase(ctx context.Context, id string) error {
 	return s.exec(ctx, "DELETE FROM bases WHERE id = ?", id)
+}
+
+// HasBase reports whether there is a row of a base.
+func (s *Store) HasBase(ctx context.Context, id string) (bool, error) {
+	var n int
+	err := s.db.Get(ctx, &n, "SELECT COUNT(*) FROM bases WHERE id = ?", id)
+	return n > 0, err
 }

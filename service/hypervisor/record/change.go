@@ -18,8 +18,8 @@ func save(ctx context.Context, tx *db.Tx, r *VM) error {
 		`UPDATE vms SET name = ?, backend = ?, state = ?, spec = ?, secret = ?, mac = ?, tap = ?, ips = ?,
 		autostart = ?, generation = ?, last_error = ?, started_at = ?, kill_at = ?, events = ?, vcpus = ?, memory_mib = ?,
 		base = ?, disk_base = ?, pause_reason = ?, reverting = ?, restarting = ?, search = ?, labels = ?,
-		handed_over = ?, running = ?, started_with = ?, counted_vcpus = ?, counted_memory_mib = ?, disks = ?, cd = ?
-		WHERE id = ?`,
+		handed_over = ?, running = ?, started_with = ?, counted_vcpus = ?, counted_memory_mib = ?, disks = ?, cd = ?,
+		instant = ?, template = ?, booted = ? WHERE id = ?`,
 		r.Name,
 		r.Backend,
 		r.State,
@@ -50,6 +50,9 @@ func save(ctx context.Context, tx *db.Tx, r *VM) error {
 		r.CountedMemoryMiB,
 		r.Disks,
 		r.CD,
+		r.Instant,
+		r.Template,
+		r.Booted,
 		r.ID,
 	)
 	return err
@@ -85,11 +88,15 @@ func (s *Store) moveIn(
 	}
 	from := r.State
 	r.State = next
+	if from == vm.Starting {
+		r.Instant = "" // the guest may have run
+	}
 	if next != vm.Paused {
 		r.PauseReason = ""
 	}
 	if !next.HasProcess() {
 		r.Reverting, r.Running.V, r.StartedWith.V = "", nil, nil
+		r.Template, r.Booted = "", ""
 	}
 	switch m {
 	case vm.Restart:
@@ -142,6 +149,9 @@ func (s *Store) changeWith(
 		}
 		if err := r.IsHere(); err != nil {
 			return err
+		}
+		if kind == EventDisk {
+			r.Instant = "" // a template's disk must not take the place of this one
 		}
 		if err := do(tx, &r); err != nil {
 			return err

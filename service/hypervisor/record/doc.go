@@ -15,6 +15,7 @@
 //	snapshot.go, backup.go, base.go
 //	usage.go       what VMs used, by minute
 //	image.go       names in the catalog
+//	template.go    templates, from whose memory VMs start
 //	operation.go   long-running operations
 //	audit.go       writing and reading the audit log
 //

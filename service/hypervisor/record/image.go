@@ -152,6 +152,9 @@ func (s *Store) RemoveImage(ctx context.Context, name string) error {
 		if i.ReadOnly {
 			return ErrImageReadOnly(name)
 		}
+		if err := mayRemoveImage(ctx, tx, i); err != nil {
+			return err
+		}
 		_, err := tx.Exec(ctx, "DELETE FROM images WHERE name = ?", name)
 		return err
 	})
@@ -188,11 +191,13 @@ func (s *Store) ReplaceContent(ctx context.Context, was *Image, sum string, size
 	})
 }
 
-// NeededContents returns the SHA-256 of all contents that an image, VM, CD drive, shared disk or backup uses.
+// NeededContents returns the SHA-256 of all contents that an image, VM, CD drive, shared disk, backup or
+// template uses.
 func (s *Store) NeededContents(ctx context.Context) (needed map[string]bool, err error) {
 	var sums []string
 	err = s.db.Select(ctx, &sums, `SELECT sha256 FROM images UNION SELECT base FROM vms
-		UNION SELECT content FROM bases UNION SELECT base FROM backups`)
+		UNION SELECT content FROM bases UNION SELECT base FROM backups
+		UNION SELECT content FROM templates`)
 	needed = map[string]bool{}
 	for _, sum := range sums {
 		needed[sum] = true

@@ -24,12 +24,13 @@ func NewOperation(kind, tenant string) Operation {
 
 // Kinds of operations.
 const (
-	OperationImage   = "image.add"
-	OperationResize  = "image.resize"
-	OperationBackup  = "backup"
-	OperationRestore = "restore"
-	OperationClone   = "clone"
-	OperationMigrate = "vm.migrate"
+	OperationImage    = "image.add"
+	OperationResize   = "image.resize"
+	OperationBackup   = "backup"
+	OperationRestore  = "restore"
+	OperationClone    = "clone"
+	OperationMigrate  = "vm.migrate"
+	OperationTemplate = "template.create"
 )
 
 // AddOperation calls begin, which stores an operation, and writes an audit entry, in one

@@ -18,13 +18,13 @@ func NewSealer(key []byte, accepted ...[]byte) (*auth.Sealer, error) {
 }
 
 // RenewSeals seals the secrets of guest agents with the current secret key where they are not: those
-// of VMs, and those in the memory of snapshots. If the key was rotated, it lets the audit log
+// of VMs, and those in the memory of snapshots and templates. If the key was rotated, it lets the audit log
 // continue with the new one, too.
 func RenewSeals(
 	ctx context.Context, tx *db.Tx, sealer *auth.Sealer, log *audit.Log, rotated bool,
 ) (unreadable int, err error) {
 	resealed := 0
-	for table, id := range map[string]string{"vms": "id", "snapshots": "vm_id"} {
+	for table, id := range map[string]string{"vms": "id", "snapshots": "vm_id", "templates": "id"} {
 		n, bad, err := keyring.Reseal(ctx, tx, sealer, table, id)
 		if err != nil {
 			return 0, err

@@ -114,6 +114,10 @@ type VM struct {
 	// The larger of what its process has and of what is wanted, which counts against limits.
 	CountedVCPUs     int `db:"counted_vcpus"`
 	CountedMemoryMiB int `db:"counted_memory_mib"`
+	// Instant is which templates its first start may use: empty: none, InstantAny, or the id of one.
+	Instant  string `db:"instant"`
+	Template string `db:"template"` // that its process began with; empty: it booted
+	Booted   string `db:"booted"`   // why its process booted although it could have used a template
 }
 
 func (r *VM) searchText() string {

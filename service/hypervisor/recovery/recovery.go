@@ -30,6 +30,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/life"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/machine"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/record"
+	"github.com/mainstay-infra/mainstay/service/hypervisor/template"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/vm"
 )
 
@@ -42,8 +43,10 @@ type Config struct {
 	Catalog  *catalog.Catalog
 	Life     *life.Life
 	Disk     *disk.Manager
-	Log      *slog.Logger
-	Now      func() time.Time
+	// Templates sweeps what was left of templates.
+	Templates *template.Keeper
+	Log       *slog.Logger
+	Now       func() time.Time
 }
 
 // Recovery restores the VMs of this host.
@@ -55,6 +58,7 @@ type Recovery struct {
 	catalog  *catalog.Catalog
 	life     *life.Life
 	disk     *disk.Manager
+	template *template.Keeper
 	log      *slog.Logger
 	now      func() time.Time
 }
@@ -63,7 +67,7 @@ type Recovery struct {
 func New(c Config) *Recovery {
 	return &Recovery{
 		data: c.Data, store: c.Store, machines: c.Machines, host: c.Host, catalog: c.Catalog,
-		life: c.Life, disk: c.Disk, log: c.Log, now: c.Now,
+		life: c.Life, disk: c.Disk, template: c.Templates, log: c.Log, now: c.Now,
 	}
 }
 
@@ -109,7 +113,7 @@ func (y *Recovery) Restore(ctx context.Context) error {
 	work.Wait()
 	return errors.Join(
 		y.host.Sweep(ctx, func(id string) bool { return known[id] }),
-		y.catalog.SweepIncoming(ctx), y.disk.SweepBackups(ctx), y.host.SweepBases(ctx),
+		y.catalog.SweepIncoming(ctx), y.disk.SweepBackups(ctx), y.template.Sweep(ctx), y.host.SweepBases(ctx),
 	)
 }
 

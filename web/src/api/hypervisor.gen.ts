@@ -800,6 +800,51 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/templates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The templates, from whose memory VMs start */
+        get: operations["ListTemplates"];
+        put?: never;
+        /**
+         * Make a template of an image, by booting a VM that is removed afterwards
+         * @description The VM has the network device, processors and memory of the VMs that are to start from it, and nothing of any tenant. It is saved
+         *     when its agent is ready, which must be able to give a guest another identity. A VM whose request does not say `instant: false`
+         *     starts from a template if it has the same image, kernel arguments, processors, memory and devices, and the host the same QEMU as
+         *     then. Otherwise it boots, and its events say why.
+         */
+        post: operations["CreateTemplate"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/templates/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A template's name */
+                name: components["parameters"]["TemplateName"];
+            };
+            cookie?: never;
+        };
+        /** One template */
+        get: operations["GetTemplate"];
+        put?: never;
+        post?: never;
+        /** Delete a template; VMs that started from it keep running */
+        delete: operations["DeleteTemplate"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/transfers/{transfer}": {
         parameters: {
             query?: never;
@@ -2044,6 +2089,11 @@ export interface components {
             /** @description Name in the catalog, or an absolute path on the host */
             image?: string;
             initrd?: string;
+            /**
+             * @description Let its first start use any template that fits; false: it boots
+             * @default true
+             */
+            instant: boolean;
             /** @description Path on the host of a kernel to boot without firmware */
             kernel?: string;
             kernel_args?: string;
@@ -2065,6 +2115,8 @@ export interface components {
              * @enum {string}
              */
             storage: "dir" | "lvm-thin" | "nbd" | "ceph-rbd" | "ceph-rbd-in-place";
+            /** @description Name of the template that it starts from. If the VM does not fit, it boots */
+            template?: string;
             /** @description That of the caller's credentials; only an admin may name another */
             tenant?: string;
             /**
@@ -2153,6 +2205,11 @@ export interface components {
             free_vcpus: number;
             memory_mib: number;
             name: string;
+            /**
+             * Format: int64
+             * @description What the templates take on disk
+             */
+            template_bytes?: number;
             vcpus: number;
             version: string;
             vms: number;
@@ -2429,7 +2486,7 @@ export interface components {
             id: string;
             /** @description Name of the image that is added */
             image?: string;
-            /** @description backup, restore, clone, image.add, image.resize */
+            /** @description backup, restore, clone, image.add, image.resize, template.create */
             kind: string;
             progress: number;
             /** @enum {string} */
@@ -2582,6 +2639,56 @@ export interface components {
              */
             lost: boolean;
         };
+        Template: {
+            accelerator: string;
+            agent_version: string;
+            backend_version: string;
+            /** @description Model of the processors */
+            cpu: string;
+            /** Format: date-time */
+            created_at: string;
+            /** @description Why not; empty if they can */
+            detail: string;
+            /**
+             * Format: int64
+             * @description Of its disk as the guest sees it; 0: it has none
+             */
+            disk_bytes: number;
+            id: string;
+            /** @description The image that it was made of */
+            image: string;
+            /** @description Machine type, with its version */
+            machine: string;
+            memory_mib: number;
+            name: string;
+            /** @description It has a network device */
+            network: boolean;
+            /** @description The content of the image */
+            sha256: string;
+            /**
+             * Format: int64
+             * @description What it takes on disk
+             */
+            size_bytes: number;
+            /** @description VMs can start from it */
+            usable: boolean;
+            vcpus: number;
+        };
+        TemplateSpec: {
+            /** @description Name of an image in the catalog */
+            image: string;
+            /** @default 512 */
+            memory_mib: number;
+            /** @description Left out: made of the image and the sizes */
+            name?: string;
+            /**
+             * @description For VMs with a network device; false: for those with the network mode `none`
+             * @default true
+             */
+            network: boolean;
+            /** @default 1 */
+            vcpus: number;
+        };
         Ticket: {
             /** Format: date-time */
             expires_at: string;
@@ -2666,6 +2773,8 @@ export interface components {
             agent: components["schemas"]["AgentState"];
             autostart: boolean;
             backend: components["schemas"]["Backend"];
+            /** @description Why its process booted, although there are templates that it could have used */
+            booted_because?: string;
             cd?: components["schemas"]["CD"];
             /** Format: date-time */
             created_at: string;
@@ -2710,6 +2819,8 @@ export interface components {
             started_with?: components["schemas"]["StartOptions"];
             state: components["schemas"]["State"];
             storage: string;
+            /** @description The template that its process began with. Left out: it booted */
+            template?: string;
             tenant: string;
             /** Format: int64 */
             ttl_seconds?: number;
@@ -2796,6 +2907,11 @@ export interface components {
             /** @description Name in the catalog, or an absolute path on the host */
             image?: string;
             initrd?: string;
+            /**
+             * @description Let its first start use any template that fits; false: it boots
+             * @default true
+             */
+            instant: boolean;
             /** @description Path on the host of a kernel to boot without firmware */
             kernel?: string;
             kernel_args?: string;
@@ -2814,6 +2930,8 @@ export interface components {
              * @enum {string}
              */
             storage: "dir" | "lvm-thin" | "nbd" | "ceph-rbd" | "ceph-rbd-in-place";
+            /** @description Name of the template that it starts from. If the VM does not fit, it boots */
+            template?: string;
             /** @description That of the caller's credentials; only an admin may name another */
             tenant?: string;
             /**
@@ -2960,6 +3078,8 @@ export interface components {
         SnapshotName: string;
         /** @description From `tickets`, in place of credentials */
         SocketTicket: string;
+        /** @description A template's name */
+        TemplateName: string;
         /** @description A transfer's id */
         TransferID: string;
         /** @description A VM's id */
@@ -4357,6 +4477,125 @@ export interface operations {
                 content: {
                     "text/event-stream": string;
                 };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    ListTemplates: {
+        parameters: {
+            query?: {
+                /** @description Where the page begins, from the `Link` header */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description The most items of a page */
+                limit?: components["parameters"]["Limit"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page, by name */
+            200: {
+                headers: {
+                    Link?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Template"][];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    CreateTemplate: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A word of the caller's choice. The same request with the same word begins one operation, and answers with that for as long as it is kept, a day after its end. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TemplateSpec"];
+            };
+        };
+        responses: {
+            /** @description It is under way */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Operation"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    GetTemplate: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A template's name */
+                name: components["parameters"]["TemplateName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The template */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Template"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    DeleteTemplate: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A template's name */
+                name: components["parameters"]["TemplateName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is gone */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["Invalid"];
             401: components["responses"]["Unauthenticated"];

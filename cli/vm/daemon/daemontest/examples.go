@@ -9,11 +9,14 @@ import (
 const VMID = "01a1ffd4-4443-7c85-916f-20e2f635613c"
 
 const (
-	at        = `"2026-01-02T03:04:05Z"`
-	vmFields  = `"id":"` + VMID + `","name":"web","backend":"qemu","state":"running","vcpus":2,"memory_mib":512,"disk_gib":20,"image":"debian-12","tenant":"acme","storage":"dir","network":{"mode":"user"},"labels":{"role":"web"},"autostart":false,"ips":["10.0.2.15"],"mac":"52:54:00:ae:b2:4d","created_at":` + at + `,"generation":3,"last_error":"","agent":{"enabled":true,"connected":true,"version":"1"},"pending":[],"disks":[` + disk + `],"cd":{"image":"debian-12-iso"}`
-	disk      = `{"name":"data","size_gib":50,"read_only":false,"serial":"data","iops":500,"bytes_per_second":0,"state":"attached","created_at":` + at + `}`
-	vm        = `{` + vmFields + `}`
-	fleetVM   = `{` + vmFields + `,"node":"host-1"}`
+	at       = `"2026-01-02T03:04:05Z"`
+	vmFields = `"id":"` + VMID + `","name":"web","backend":"qemu","state":"running","vcpus":2,"memory_mib":512,"disk_gib":20,"image":"debian-12","tenant":"acme","storage":"dir","network":{"mode":"user"},"labels":{"role":"web"},"autostart":false,"ips":["10.0.2.15"],"mac":"52:54:00:ae:b2:4d","created_at":` + at + `,"generation":3,"last_error":"","agent":{"enabled":true,"connected":true,"version":"1"},"pending":[],"disks":[` + disk + `],"cd":{"image":"debian-12-iso"}`
+	disk     = `{"name":"data","size_gib":50,"read_only":false,"serial":"data","iops":500,"bytes_per_second":0,"state":"attached","created_at":` + at + `}`
+	vm       = `{` + vmFields + `}`
+	fleetVM  = `{` + vmFields + `,"node":"host-1"}`
+	template = `{"id":"t","name":"warm","image":"demo","sha256":"00","vcpus":1,"memory_mib":512,"network":true,"disk_bytes":0,
+		"backend_version":"7.2","machine":"microvm","cpu":"max","accelerator":"tcg","agent_version":"1",
+		"size_bytes":133000000,"created_at":` + at + `,"usable":true,"detail":""}`
 	image     = `{"name":"demo","kind":"kernel","source":"built of the host's packages","sha256":"00","size_bytes":17009068,"virtual_size_bytes":0,"signature_valid":null,"read_only":false,"locked":true,"added_at":` + at + `}`
 	snapshot  = `{"name":"one","kind":"disk","description":"","created_at":` + at + `,"memory_bytes":0}`
 	backup    = `{"id":"b1","vm_id":"` + VMID + `","vm_name":"web","tenant":"acme","kind":"full","description":"","created_at":` + at + `,"size_bytes":196624,"virtual_size_bytes":1073741824,"sha256":"00","left_out":["data"]}`
@@ -80,6 +83,9 @@ func Examples() map[string]string {
 			"created_at":"2026-01-02T03:04:05Z"}]`,
 		"RestoreBackup":      operation,
 		"AddImage":           operation,
+		"CreateTemplate":     operation,
+		"ListTemplates":      list(template),
+		"GetTemplate":        template,
 		"UploadImage":        operation,
 		"ResizeImage":        operation,
 		"BuildDemoImage":     operation,

@@ -44,7 +44,11 @@ func Dial(ctx context.Context, folder, name string, pid int) (conn net.Conn, err
 
 // CheckListener returns an error unless the process listens on the connected Unix socket. Something
 // else may have been put in its place.
-func CheckListener(conn net.Conn, pid int) error {
+func CheckListener(conn net.Conn, pid int) error { return CheckPeer(conn, pid) }
+
+// CheckPeer returns an error unless the process is at the other end of the Unix socket: who connected,
+// or who listens.
+func CheckPeer(conn net.Conn, pid int) error {
 	raw, err := conn.(*net.UnixConn).SyscallConn()
 	if err != nil {
 		return err
@@ -58,7 +62,7 @@ func CheckListener(conn net.Conn, pid int) error {
 		return err
 	}
 	if int(peer.Pid) != pid {
-		return fmt.Errorf("process %d listens on the VM's socket, not its own process %d", peer.Pid, pid)
+		return fmt.Errorf("process %d is at the VM's socket, not its own process %d", peer.Pid, pid)
 	}
 	return nil
 }

@@ -41,6 +41,7 @@ type Backend struct {
 
 	mu       sync.Mutex
 	detected *accel.Result // nil: not yet
+	program  program       // as it was last asked
 }
 
 // New returns the backend. It does not access the host.
@@ -151,7 +152,7 @@ func (b *Backend) machine(s *backend.Spec, accelerator accel.Accelerator) (*Mach
 		m.Shares = append(m.Shares, Share{Tag: share.Tag, ReadOnly: share.ReadOnly, Folder: share.Folder})
 	}
 	for i, n := range s.NICs {
-		m.NICs = append(m.NICs, NIC{ID: "net" + strconv.Itoa(i), MAC: n.MAC, Tap: n.Tap, Forwards: n.Forwards})
+		m.NICs = append(m.NICs, NIC{ID: nicID(i), MAC: n.MAC, Tap: n.Tap, Forwards: n.Forwards})
 	}
 	if accelerator == accel.KVM && s.UID != 0 {
 		// The device belongs to a group.
@@ -169,6 +170,8 @@ func machineDisk(d backend.Disk) Disk {
 		Port: d.Port,
 	}
 }
+
+func nicID(i int) string { return "net" + strconv.Itoa(i) }
 
 // mostVars limits the size of the firmware's variables, in bytes. OVMF's take half a MiB.
 const mostVars = 64 << 20
@@ -211,6 +214,11 @@ func (b *Backend) Start(ctx context.Context, s *backend.Spec) (backend.Instance,
 }
 
 func (b *Backend) start(ctx context.Context, s *backend.Spec, halted bool) (*Instance, error) {
+	return b.startWith(ctx, s, func(m *Machine) { m.Halted = halted })
+}
+
+// startWith launches QEMU with a machine that change completes.
+func (b *Backend) startWith(ctx context.Context, s *backend.Spec, change func(*Machine)) (*Instance, error) {
 	if _, err := exec.LookPath(b.o.Program); err != nil {
 		return nil, missing(err)
 	}
@@ -222,6 +230,8 @@ func (b *Backend) start(ctx context.Context, s *backend.Spec, halted bool) (*Ins
 	if err != nil {
 		return nil, err
 	}
+	change(m)
+	halted := m.Halted
 	limited := slices.ContainsFunc(s.Disks, func(d backend.Disk) bool { return d.Limits != backend.DiskLimits{} })
 	m.Halted = halted || limited // until the limits are set
 	ctx, cancel := context.WithTimeout(ctx, startLimit)

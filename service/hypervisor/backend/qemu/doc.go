@@ -4,6 +4,7 @@
 //	process.go    launches QEMU, finds it again, and notices its end
 //	backend.go    the backend: translates a VM into a machine
 //	instance.go   a running VM, controlled through its monitor
+//	template.go   VMs that start from the memory of another one
 //
 // # The folder of a machine
 //

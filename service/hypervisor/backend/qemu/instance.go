@@ -24,6 +24,7 @@ import (
 type Instance struct {
 	folder    string
 	memoryMiB int
+	nics      []string // ids of the network devices
 	process   *process.Process
 	monitor   *qmp.Client
 	done      chan struct{}
@@ -42,6 +43,9 @@ func newInstance(s *backend.Spec, p *process.Process, monitor *qmp.Client) *Inst
 		monitor:   monitor,
 		done:      make(chan struct{}),
 		changed:   make(chan struct{}),
+	}
+	for n := range s.NICs {
+		i.nics = append(i.nics, "dev-"+nicID(n))
 	}
 	// QEMU stays when the guest powers off (-no-shutdown), so that nothing is lost while no daemon
 	// runs; it is quit here. Other events can be caused by the guest in any number, so the end has

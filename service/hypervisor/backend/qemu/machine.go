@@ -1,10 +1,12 @@
 package qemu
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -45,6 +47,9 @@ type Machine struct {
 	Agent                  bool     // a port for the guest agent
 	Screen                 bool     // a screen that VNC shows; board Q35 only
 	Halted                 bool     // do not run until told to
+	Board                  string   // the type with its version, such as pc-q35-7.2; empty: the newest
+	Memory                 *Memory  // nil: memory of QEMU's own
+	State                  *os.File // open until the machine was launched; where it goes on from; nil: it boots
 	// UID and GID are the user and group of QEMU; 0: the daemon's. Groups are additional groups,
 	// such as that of /dev/kvm.
 	UID, GID int
@@ -70,6 +75,9 @@ type NIC struct {
 	Tap string // a device of the host that is there; empty: user mode, which reaches out by QEMU itself
 
 	Forwards []backend.Forward
+	// Alone is a device that leads nowhere. User mode has a state of its own, which is saved with the
+	// VM's, and which a VM with a tap could not load.
+	Alone bool
 }
 
 // Share is a folder of the host that the guest mounts by its tag (9p).
@@ -78,6 +86,46 @@ type Share struct {
 	ReadOnly bool
 	Folder   *os.File // open until the machine was launched
 }
+
+// Memory is a file that the machine's memory is mapped from.
+type Memory struct {
+	Path string   // a file that QEMU may write; the guest's memory is in it
+	File *os.File // in place of a path, open until the machine was launched: it is never written
+}
+
+// memory adds the file as the board's memory, under the name that the memory has without one: full
+// snapshots can be loaded with and without.
+func (m *Machine) memory(a *arguments) {
+	share, path := "on", value(m.Memory.Path)
+	if m.Memory.File != nil {
+		share, path = "off", fmt.Sprintf("/proc/self/fd/%d", m.fileNumber(m.Memory.File))
+	}
+	a.add("-object", fmt.Sprintf(
+		"memory-backend-file,id=%s,size=%dM,mem-path=%s,share=%s,x-use-canonical-path-for-ramblock-id=off",
+		m.memoryID(), m.MemoryMiB, path, share,
+	))
+}
+
+func (m *Machine) memoryID() string {
+	return map[Type]string{Q35: "pc.ram", MicroVM: "microvm.ram"}[m.Type]
+}
+
+// files returns the files that QEMU inherits, in the order of their numbers.
+func (m *Machine) files() (all []*os.File) {
+	for _, s := range m.Shares {
+		all = append(all, s.Folder)
+	}
+	if m.Memory != nil && m.Memory.File != nil {
+		all = append(all, m.Memory.File)
+	}
+	if m.State != nil {
+		all = append(all, m.State)
+	}
+	return all
+}
+
+// fileNumber returns the number of an inherited file in QEMU.
+func (m *Machine) fileNumber(f *os.File) int { return firstFile + slices.Index(m.files(), f) }
 
 // firstFile is the number of the first file that QEMU inherits beside its standard streams.
 const firstFile = 3
@@ -126,9 +174,16 @@ func (m *Machine) Args() []string {
 	if m.Halted {
 		a.flag("-S")
 	}
+	if m.State != nil {
+		a.add("-incoming", "defer") // see Backend.StartFromTemplate
+	}
 	a.add("-display", "none")
 	a.add("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny")
-	a.add("-machine", m.board())
+	board := m.board()
+	if m.Memory != nil {
+		board += ",memory-backend=" + m.memoryID()
+	}
+	a.add("-machine", board)
 	a.add("-accel", m.Accelerator)
 	if m.Type == None {
 		m.monitor(a)
@@ -137,9 +192,12 @@ func (m *Machine) Args() []string {
 		}
 		return a.all
 	}
-	a.add("-cpu", map[bool]string{true: "host", false: "max"}[m.Accelerator == "kvm"])
+	a.add("-cpu", m.cpu())
 	a.add("-smp", strconv.Itoa(m.VCPUs))
 	a.add("-m", "size="+strconv.Itoa(m.MemoryMiB)+"M")
+	if m.Memory != nil {
+		m.memory(a)
+	}
 	a.add("-rtc", "base=utc")
 	m.monitor(a)
 	a.add("-chardev", "socket,id=serial,server=on,wait=off,path="+socket(serialSocket))
@@ -188,7 +246,15 @@ func (m *Machine) board() string {
 		// out, so that kernels calibrate by what they are told (see boot).
 		return "microvm,auto-kernel-cmdline=on,isa-serial=on,pit=off,pic=off,rtc=on"
 	}
-	return "q35,smm=off,vmport=off"
+	return cmp.Or(m.Board, string(Q35)) + ",smm=off,vmport=off"
+}
+
+// cpu returns the value of -cpu.
+func (m *Machine) cpu() string {
+	if m.Accelerator == "kvm" {
+		return "host"
+	}
+	return "max"
 }
 
 // device returns the name of a virtio device for this board.
@@ -321,13 +387,16 @@ func protocol(target string) string {
 }
 
 func (m *Machine) nic(a *arguments, n *NIC) {
-	if n.Tap == "" {
+	switch {
+	case n.Alone:
+		a.add("-netdev", "hubport,hubid=0,id="+n.ID)
+	case n.Tap == "":
 		options := "user,id=" + n.ID
 		for _, f := range n.Forwards {
 			options += fmt.Sprintf(",hostfwd=%s:%s:%d-:%d", f.Protocol, value(f.HostAddress), f.HostPort, f.GuestPort)
 		}
 		a.add("-netdev", options)
-	} else {
+	default:
 		a.add("-netdev", "tap,id="+n.ID+",script=no,downscript=no,ifname="+value(n.Tap))
 	}
 	a.add("-device", fmt.Sprintf("%s,id=dev-%s,netdev=%s,mac=%s", m.device("virtio-net"), n.ID, n.ID, n.MAC))

@@ -36,9 +36,7 @@ func Launch(ctx context.Context, program string, m *Machine) (*Process, *qmp.Cli
 		return nil, nil, err
 	}
 	cmd := exec.Command(program, m.Args()...) //nolint:gosec // the machine's arguments are values, see Args
-	for _, s := range m.Shares {
-		cmd.ExtraFiles = append(cmd.ExtraFiles, s.Folder)
-	}
+	cmd.ExtraFiles = m.files()
 	cmd.Dir, cmd.Stdout, cmd.Stderr = m.Folder, log, log
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"} // nothing of the daemon's secrets
 	cmd.SysProcAttr = &syscall.SysProcAttr{

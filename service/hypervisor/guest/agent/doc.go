@@ -1,7 +1,8 @@
 //go:build linux
 
 // Package agent runs in a guest and serves the daemon's requests over the protocol of package wire:
-// processes, files, network, shutdown, freezing, and rotation of its secret.
+// processes, files, network, shutdown, freezing, rotation of its secret, and an identity of its own
+// for a guest that began with the memory of another one (personalize.go).
 //
 // # States of a stream
 //
@@ -20,5 +21,7 @@
 //   - A file is written completely or not at all.
 //   - Memory is limited: maxCalls calls per session, with one window of data each; maxStreams
 //     sessions.
+//   - A personalized guest knows nothing any more that its template's other guests can know: the new
+//     secret is set last, and nobody who has it is served before.
 //   - File systems are never frozen for longer than maxFreeze, even if the host is gone.
 package agent

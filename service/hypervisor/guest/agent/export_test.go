@@ -7,3 +7,11 @@ var (
 	FindPortIn  = findPort
 	UntilFree   = untilFree
 )
+
+// The steps of an identity that change files.
+var (
+	Rename           = rename
+	SetMachineID     = setMachineID
+	RenewStoredSeeds = renewStoredSeeds
+	RenewHostKeys    = renewHostKeys
+)

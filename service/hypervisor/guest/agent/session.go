@@ -16,7 +16,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/hypervisor/guest/wire"
 )
 
-// operations are all operations of calls except rotate-secret. A malformed body only fails the
+// operations are all operations of calls except those that change the secret. A malformed body only fails the
 // call.
 var operations = map[string]func(context.Context, *call, json.RawMessage) (any, error){
 	wire.OpPing:     func(context.Context, *call, json.RawMessage) (any, error) { return struct{}{}, nil },
@@ -44,7 +44,7 @@ func with[T any](
 func capabilities() []string {
 	return []string{
 		wire.OpPing, wire.OpExec, wire.OpPutFile, wire.OpGetFile, wire.OpNetwork,
-		wire.OpShutdown, wire.OpFreeze, wire.OpThaw, wire.OpRotateSecret,
+		wire.OpShutdown, wire.OpFreeze, wire.OpThaw, wire.OpRotateSecret, wire.OpPersonalize,
 	}
 }
 
@@ -139,13 +139,21 @@ func (s *session) dispatch(ctx context.Context, f wire.Frame) error {
 	if n >= maxCalls {
 		return s.answer(ctx, f.ID, nil, wire.Errorf(wire.Busy, "%d calls are open", n))
 	}
-	if f.Op == wire.OpRotateSecret {
-		// Done before the next frame is read, so that it is clear which secret that frame needs.
+	// These are done before the next frame is read, so that it is clear which secret that frame needs.
+	switch f.Op {
+	case wire.OpRotateSecret:
 		var args wire.RotateSecret
 		if err := json.Unmarshal(f.Body, &args); err != nil {
 			return s.answer(ctx, f.ID, nil, wire.Errorf(wire.Invalid, "the request's body is not as expected"))
 		}
 		rotated, err := s.rotate(args.New)
+		return s.answer(ctx, f.ID, rotated, err)
+	case wire.OpPersonalize:
+		var args wire.Personalize
+		if err := json.Unmarshal(f.Body, &args); err != nil {
+			return s.answer(ctx, f.ID, nil, wire.Errorf(wire.Invalid, "the request's body is not as expected"))
+		}
+		rotated, err := s.personalize(ctx, args)
 		return s.answer(ctx, f.ID, rotated, err)
 	}
 	do := operations[f.Op]

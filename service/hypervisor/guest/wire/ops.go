@@ -17,6 +17,7 @@ const (
 	OpFreeze       = "fs-freeze"
 	OpThaw         = "fs-thaw"
 	OpRotateSecret = "rotate-secret"
+	OpPersonalize  = "personalize"
 )
 
 // Operations within a session and a call.
@@ -155,6 +156,24 @@ type RotateSecret struct {
 // Rotated is the result of rotate-secret: whether the new secret is also on disk.
 type Rotated struct {
 	Stored bool `json:"stored"`
+}
+
+// Sizes of a Personalize's Seed in bytes.
+const (
+	MinSeed = 32
+	MaxSeed = 512
+)
+
+// Personalize is the body of personalize: a guest that began with the memory of another one gets
+// an identity of its own.
+type Personalize struct {
+	Secret    string `json:"secret"`  // of the agent from now on
+	Seed      []byte `json:"seed"`    // for the kernel's random numbers
+	TimeNS    int64  `json:"time_ns"` // nanoseconds since 1970
+	Hostname  string `json:"hostname"`
+	MachineID string `json:"machine_id"` // 32 lower-case hexadecimal digits
+	// MACs are the addresses that network interfaces get, by those that they have.
+	MACs map[string]string `json:"macs,omitempty"`
 }
 
 // ValidSecret fails unless s has 1 to MaxSecret bytes of printable ASCII, so that it fits on one
