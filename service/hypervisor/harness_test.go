@@ -386,7 +386,7 @@ func (d *daemon) boot(name string, more object) hypervisorapi.VM {
 	}
 	vm := contracttest.As[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, spec).Want(201))
 	d.connected(vm.Id)
-	return d.vm(vm.Id)
+	return d.await(vm.Id, "running") // the agent of a VM that begins with a template's memory may be faster than that
 }
 
 // connected waits until a VM's agent answers.

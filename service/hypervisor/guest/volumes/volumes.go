@@ -51,6 +51,9 @@ func (p Paths) Open() ([]Volume, error) {
 		if err != nil {
 			return nil, err
 		}
+		if v.Kind == "iso9660" && v.Label == seedLabel {
+			continue // the guest's own
+		}
 		if v.Error == "" {
 			if err := p.mount(&v); err != nil {
 				v.Error = err.Error()
@@ -60,6 +63,9 @@ func (p Paths) Open() ([]Volume, error) {
 	}
 	return all, nil
 }
+
+// seedLabel is the label of the disk with which a guest learns who it is, as cloud-init has it.
+const seedLabel = "cidata"
 
 // volumes returns the names of devices: partitions, and disks without any.
 func (p Paths) volumes() (names []string, err error) {
