@@ -29,6 +29,7 @@ type sendArgs struct {
 	Start    bool // there; it is shut down here first
 	Grace    time.Duration
 	Actor    caller.Caller
+	Asked    time.Time // zero for those of an earlier version
 }
 
 // Send starts an operation that moves a VM to another host. For a VM that was handed over before, it continues
@@ -42,7 +43,7 @@ func (m *Manager) Send(ctx context.Context, id string, q Request) (record.Operat
 		return record.Operation{}, fault.New(fault.Conflict, "this host is in no fleet; start it with --registry").
 			WithCode("no_fleet")
 	}
-	args := sendArgs{VM: id, Grace: q.Grace, Actor: caller.From(ctx)}
+	args := sendArgs{VM: id, Grace: q.Grace, Actor: caller.From(ctx), Asked: m.now()}
 	if to := r.HandedOver.V; to != nil {
 		if q.Node != "" && q.Node != to.Node {
 			return record.Operation{}, r.IsHere()
@@ -82,6 +83,9 @@ func (m *Manager) send(ctx context.Context, a sendArgs, progress func(float64)) 
 	if err != nil {
 		return err
 	}
+	if err := a.stands(&r); err != nil {
+		return err
+	}
 	if a.Start && r.State.HasProcess() {
 		if err := m.shutDown(ctx, a); err != nil {
 			return err
@@ -90,6 +94,9 @@ func (m *Manager) send(ctx context.Context, a sendArgs, progress func(float64)) 
 	err = m.withLock(ctx, a.VM, func(ctx context.Context, r record.VM) error {
 		if r.State == vm.Deleting {
 			return nil // as above
+		}
+		if err := a.stands(&r); err != nil {
+			return err
 		}
 		if r.HandedOver.V == nil {
 			if err := m.handOver(ctx, &r, a, progress); err != nil {
@@ -102,6 +109,15 @@ func (m *Manager) send(ctx context.Context, a sendArgs, progress func(float64)) 
 		m.startAgain(ctx, a.VM)
 	}
 	return err
+}
+
+// stands returns an error if the VM was taken back since the migration was asked for. An operation that was
+// interrupted is repeated, and must not move the VM then.
+func (a *sendArgs) stands(r *record.VM) error {
+	if !a.Asked.IsZero() && r.TakenBackAt.After(a.Asked) {
+		return errTakenBack
+	}
+	return nil
 }
 
 // shutDown stops a VM that will be started by the other host.

@@ -19,7 +19,7 @@ func save(ctx context.Context, tx *db.Tx, r *VM) error {
 		autostart = ?, generation = ?, last_error = ?, started_at = ?, kill_at = ?, events = ?, vcpus = ?, memory_mib = ?,
 		base = ?, disk_base = ?, pause_reason = ?, reverting = ?, restarting = ?, search = ?, labels = ?,
 		handed_over = ?, running = ?, started_with = ?, counted_vcpus = ?, counted_memory_mib = ?, disks = ?, cd = ?,
-		instant = ?, template = ?, booted = ? WHERE id = ?`,
+		instant = ?, template = ?, booted = ?, taken_back_at = ? WHERE id = ?`,
 		r.Name,
 		r.Backend,
 		r.State,
@@ -53,6 +53,7 @@ func save(ctx context.Context, tx *db.Tx, r *VM) error {
 		r.Instant,
 		r.Template,
 		r.Booted,
+		r.TakenBackAt,
 		r.ID,
 	)
 	return err

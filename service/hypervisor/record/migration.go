@@ -251,7 +251,8 @@ func (s *Store) HandOver(ctx context.Context, id string, generation int64, to Ha
 	})
 }
 
-// TakeBack undoes HandOver of a migration that did not take place.
+// TakeBack undoes HandOver of a migration that did not take place. An action means that somebody asked for
+// that: then no migration that was asked for before goes on.
 func (s *Store) TakeBack(ctx context.Context, id, migration, action, why string) (VM, error) {
 	var r VM
 	err := s.update(ctx, func(tx *db.Tx) (err error) {
@@ -263,6 +264,9 @@ func (s *Store) TakeBack(ctx context.Context, id, migration, action, why string)
 		}
 		message := "it stays at this host: " + why
 		r.HandedOver.V = nil
+		if action != "" {
+			r.TakenBackAt = db.At(s.now())
+		}
 		if err := s.tell(ctx, tx, &r, EventConfig, message); err != nil {
 			return err
 		}

@@ -111,6 +111,8 @@ type VM struct {
 	CD    db.JSON[*CD]    `db:"cd"` // the medium of its CD drive; nil: none
 	// HandedOver is the migration that gave it to another host, which has not confirmed yet; nil: none.
 	HandedOver db.JSON[*HandOver] `db:"handed_over"`
+	// TakenBackAt is when it was last taken back from a migration.
+	TakenBackAt db.Time `db:"taken_back_at"`
 	// The larger of what its process has and of what is wanted, which counts against limits.
 	CountedVCPUs     int `db:"counted_vcpus"`
 	CountedMemoryMiB int `db:"counted_memory_mib"`
