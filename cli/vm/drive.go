@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -74,8 +75,12 @@ func (s commands) diskList() *cobra.Command {
 		output.Columns[hypervisorapi.Disk]{
 			Heads: []string{"NAME", "GIB", "STATE", "SERIAL", "READ-ONLY", "IOPS", "BYTES/S", "IMAGE"},
 			Row: func(d hypervisorapi.Disk) []any {
+				image := ""
+				if d.Image != nil {
+					image = *d.Image
+				}
 				return []any{
-					d.Name, d.SizeGib, d.State, d.Serial, d.ReadOnly, limitText(d.Iops), limitText(d.BytesPerSecond), d.Image,
+					d.Name, d.SizeGib, d.State, d.Serial, d.ReadOnly, limitText(d.Iops), limitText(d.BytesPerSecond), image,
 				}
 			},
 		},
@@ -89,12 +94,12 @@ func (s commands) diskList() *cobra.Command {
 	)
 }
 
-// limitText returns a limit for people; nil: there is none.
-func limitText(limit int64) *int64 {
+// limitText returns a limit for people; empty: there is none.
+func limitText(limit int64) string {
 	if limit == 0 {
-		return nil
+		return ""
 	}
-	return &limit
+	return strconv.FormatInt(limit, 10)
 }
 
 func (s commands) diskShow() *cobra.Command {

@@ -345,6 +345,9 @@ func TestEveryCommandMakesTheCallsItIsForAndKeepsTheContract(t *testing.T) {
 				if code != 0 || s.called() != operations || s.auth != "Bearer t" {
 					t.Errorf("exit code %d, called %q as %q\n%s%s", code, s.called(), s.auth, out, errOut)
 				}
+				if strings.Contains(out, "<nil>") || strings.Contains(out, "0x") {
+					t.Errorf("prints what is meant for programmers: %s", out)
+				}
 			})
 		}
 	}

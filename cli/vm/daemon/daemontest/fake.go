@@ -221,6 +221,9 @@ func EveryCommand(t *testing.T, lines map[string]string) {
 				if format == "table" && got.Out == "" && got.Err == "" {
 					t.Error("printed nothing")
 				}
+				if strings.Contains(got.Out, "<nil>") || strings.Contains(got.Out, "0x") {
+					t.Errorf("prints what is meant for programmers: %s", got.Out)
+				}
 			}
 		})
 	}
