@@ -820,6 +820,33 @@ func (c *Client) PutFileWithBody(ctx context.Context, name VMName, params *PutFi
 	return c.Send(ctx, out.Body(contentType, body), editors)
 }
 
+// EjectCD Take what is in the VM's CD drive out
+func (c *Client) EjectCD(ctx context.Context, name VMName, params *EjectCDParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("DELETE", "/api/vms/{name}/cd").Path("name", name)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// InsertCD Put an image into the VM's CD drive, in place of what is there
+func (c *Client) InsertCD(ctx context.Context, name VMName, params *InsertCDParams, body InsertCDJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("PUT", "/api/vms/{name}/cd").Path("name", name)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// InsertCDWithBody Put an image into the VM's CD drive, in place of what is there
+func (c *Client) InsertCDWithBody(ctx context.Context, name VMName, params *InsertCDParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("PUT", "/api/vms/{name}/cd").Path("name", name)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
 // CloneVM Make a VM with a copy of this one's disk; a linked clone shares what neither changes
 func (c *Client) CloneVM(ctx context.Context, name VMName, params *CloneVMParams, body CloneVMJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("POST", "/api/vms/{name}/clone").Path("name", name)

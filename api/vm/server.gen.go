@@ -299,6 +299,15 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Query("tenant", false, &q.Params.Tenant)
 		q.Body = rest.JSON[UpdateVMJSONRequestBody](in, true)
 	}, s.UpdateVM, UpdateVMResponseObject.VisitUpdateVMResponse))
+	mux.HandleFunc("DELETE "+base+"/api/vms/{name}/cd", rest.Serve(fail, func(in *rest.Input, q *EjectCDRequestObject) {
+		in.Path("name", &q.Name)
+		in.Query("tenant", false, &q.Params.Tenant)
+	}, s.EjectCD, EjectCDResponseObject.VisitEjectCDResponse))
+	mux.HandleFunc("PUT "+base+"/api/vms/{name}/cd", rest.Serve(fail, func(in *rest.Input, q *InsertCDRequestObject) {
+		in.Path("name", &q.Name)
+		in.Query("tenant", false, &q.Params.Tenant)
+		q.Body = rest.JSON[InsertCDJSONRequestBody](in, true)
+	}, s.InsertCD, InsertCDResponseObject.VisitInsertCDResponse))
 	mux.HandleFunc("POST "+base+"/api/vms/{name}/clone", rest.Serve(fail, func(in *rest.Input, q *CloneVMRequestObject) {
 		in.Path("name", &q.Name)
 		in.Query("tenant", false, &q.Params.Tenant)
@@ -1722,6 +1731,41 @@ func (r UpdateVM200JSONResponse) VisitUpdateVMResponse(w http.ResponseWriter) er
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
+// EjectCDRequestObject is a request of EjectCD.
+type EjectCDRequestObject struct {
+	Name   VMName
+	Params EjectCDParams
+}
+
+// EjectCDResponseObject is an answer of EjectCD.
+type EjectCDResponseObject interface {
+	VisitEjectCDResponse(w http.ResponseWriter) error
+}
+
+type EjectCD200JSONResponse VM
+
+func (r EjectCD200JSONResponse) VisitEjectCDResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// InsertCDRequestObject is a request of InsertCD.
+type InsertCDRequestObject struct {
+	Name   VMName
+	Params InsertCDParams
+	Body   *InsertCDJSONRequestBody
+}
+
+// InsertCDResponseObject is an answer of InsertCD.
+type InsertCDResponseObject interface {
+	VisitInsertCDResponse(w http.ResponseWriter) error
+}
+
+type InsertCD200JSONResponse VM
+
+func (r InsertCD200JSONResponse) VisitInsertCDResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
 // CloneVMRequestObject is a request of CloneVM.
 type CloneVMRequestObject struct {
 	Name   VMName
@@ -2483,6 +2527,12 @@ type Server interface {
 	// UpdateVM Change a VM
 	// (PATCH /api/vms/{name})
 	UpdateVM(context.Context, UpdateVMRequestObject) (UpdateVMResponseObject, error)
+	// EjectCD Take what is in the VM's CD drive out
+	// (DELETE /api/vms/{name}/cd)
+	EjectCD(context.Context, EjectCDRequestObject) (EjectCDResponseObject, error)
+	// InsertCD Put an image into the VM's CD drive, in place of what is there
+	// (PUT /api/vms/{name}/cd)
+	InsertCD(context.Context, InsertCDRequestObject) (InsertCDResponseObject, error)
 	// CloneVM Make a VM with a copy of this one's disk; a linked clone shares what neither changes
 	// (POST /api/vms/{name}/clone)
 	CloneVM(context.Context, CloneVMRequestObject) (CloneVMResponseObject, error)

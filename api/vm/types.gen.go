@@ -1538,6 +1538,12 @@ type BindMount struct {
 	Source      string `json:"source"`
 }
 
+// CDSpec defines model for CDSpec.
+type CDSpec struct {
+	// Image Name of an image, usually of an installation medium; see `/api/images/iso`
+	Image string `json:"image"`
+}
+
 // CiliumNetworkPolicy A CiliumNetworkPolicy of cilium.io/v2; the guide says what of it is supported
 type CiliumNetworkPolicy map[string]interface{}
 
@@ -2681,9 +2687,12 @@ type UserSpec struct {
 
 // VM defines model for VM.
 type VM struct {
-	Agent       *Agent    `json:"agent,omitempty"`
-	Autostart   bool      `json:"autostart"`
-	Backend     string    `json:"backend"`
+	Agent     *Agent `json:"agent,omitempty"`
+	Autostart bool   `json:"autostart"`
+	Backend   string `json:"backend"`
+
+	// Cd The image in its CD drive; empty when there is none
+	Cd          *string   `json:"cd,omitempty"`
 	Cpus        int       `json:"cpus"`
 	Created     time.Time `json:"created"`
 	Description string    `json:"description"`
@@ -2710,7 +2719,7 @@ type VM struct {
 	// Node The host that it is on; empty without a fleet
 	Node string `json:"node"`
 
-	// Pending Fields whose change waits for the next start: `cpus`, `memory`
+	// Pending Fields whose change waits for the next start: `cpus`, `memory`, `cd`
 	Pending   []string `json:"pending"`
 	Protected bool     `json:"protected"`
 
@@ -3443,6 +3452,18 @@ type PutFileParams struct {
 	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
 }
 
+// EjectCDParams defines parameters for EjectCD.
+type EjectCDParams struct {
+	// Tenant The VM's tenant, for callers without one
+	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// InsertCDParams defines parameters for InsertCD.
+type InsertCDParams struct {
+	// Tenant The VM's tenant, for callers without one
+	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
 // CloneVMParams defines parameters for CloneVM.
 type CloneVMParams struct {
 	// Tenant The VM's tenant, for callers without one
@@ -3742,6 +3763,9 @@ type GetFileJSONRequestBody = GetFile
 
 // PutFileJSONRequestBody defines body for PutFile for application/json ContentType.
 type PutFileJSONRequestBody = PutFile
+
+// InsertCDJSONRequestBody defines body for InsertCD for application/json ContentType.
+type InsertCDJSONRequestBody = CDSpec
 
 // CloneVMJSONRequestBody defines body for CloneVM for application/json ContentType.
 type CloneVMJSONRequestBody = CloneSpec

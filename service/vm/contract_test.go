@@ -207,6 +207,11 @@ func tourImages(tr *tour) {
 	tr.ok("ListImageDownloads", "/api/images/downloads", nil, 200)
 	tr.image(tr.ok("BuildImage", "/api/images/build", object{"name": "leap", "distribution": "opensuse"}, 201))
 	tr.image(tr.ok("DownloadImage", "/api/images/download", object{"distribution": "debian", "version": "12"}, 201))
+	if v := contracttest.As[vmapi.VM](tr.ok("InsertCD", "/api/vms/web/cd", object{"image": "base"}, 200)); v.Cd == nil {
+		tr.Errorf("%+v", v)
+	}
+	tr.call("DELETE", "/api/images/"+made.Id.String(), tr.admin, nil).Want(409) // it is in a drive
+	tr.ok("EjectCD", "/api/vms/web/cd", nil, 200)
 	tr.ok("DeleteImage", "/api/images/"+made.Id.String(), nil, 204)
 }
 

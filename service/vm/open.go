@@ -104,7 +104,8 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 	}
 	s.cfg.BackupPassphrase, s.cfg.BackupSecretKey = "", ""
 	s.browser = browse.New(browse.Config{
-		Store: s.store, Driver: s.driver, Backups: s.backups, Image: s.cfg.HelperImage, Ending: s.ending, Log: s.log, Now: s.now,
+		Store: s.store, Driver: s.driver, Backups: s.backups, Image: s.cfg.HelperImage, Ending: s.ending,
+		Log: s.log, Now: s.now,
 	})
 	s.scanner = compliance.New(compliance.Config{
 		Store: s.store, Driver: s.driver, Jobs: s.jobs, Network: s.dataplane.Effective, Log: s.log, Now: s.now,

@@ -129,7 +129,9 @@ func (m *Manager) trial(ctx context.Context, b *record.Backup) (failed, err erro
 	})
 	defer func() {
 		_ = conn.Close() // which ends Serve
-		<-served
+		if err := <-served; err != nil && ctx.Err() == nil {
+			m.log.Debug("the disk of a backup is not served any more", "backup", b.ID, "error", err)
+		}
 	}()
 	if _, err := m.driver.Start(ctx, at, driver.StartOptions{}); err != nil {
 		return nil, err

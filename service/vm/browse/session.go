@@ -200,8 +200,8 @@ func (m *Manager) run(ctx context.Context, s *session, b record.Backup) {
 	close(s.ready)
 	select {
 	case <-ctx.Done():
-	case <-ended:
-		m.cfg.Log.Warn("a VM that reads a backup has ended", "backup", s.backup)
+	case err := <-ended:
+		m.cfg.Log.Warn("a VM that reads a backup has ended", "backup", s.backup, "error", err)
 	}
 }
 

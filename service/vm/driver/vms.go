@@ -256,6 +256,20 @@ func (d *Driver) patch(ctx context.Context, at Place, body hypervisorapi.VMPatch
 	})
 }
 
+// InsertCD puts an image of the daemon's catalog into a VM's CD drive.
+func (d *Driver) InsertCD(ctx context.Context, at Place, image string) (record.Seen, error) {
+	return d.vm(ctx, at, workTimeout, func(ctx context.Context, c *hypervisorapi.Client) (*http.Response, error) {
+		return c.InsertCD(ctx, at.ID, hypervisorapi.CDSpec{Image: image})
+	})
+}
+
+// EjectCD empties a VM's CD drive.
+func (d *Driver) EjectCD(ctx context.Context, at Place) (record.Seen, error) {
+	return d.vm(ctx, at, workTimeout, func(ctx context.Context, c *hypervisorapi.Client) (*http.Response, error) {
+		return c.EjectCD(ctx, at.ID)
+	})
+}
+
 // Delete removes a VM with its disks. It succeeds if there is none.
 func (d *Driver) Delete(ctx context.Context, at Place) error {
 	c, err := d.at(at.Node)
@@ -330,6 +344,9 @@ func seenOf(vm *hypervisorapi.VM, node string) (record.Seen, error) {
 		MAC: vm.Mac, Agent: record.Agent{Connected: vm.Agent.Connected, Version: vm.Agent.Version},
 		Autostart: vm.Autostart, LastError: vm.LastError,
 	}
+	if vm.Cd != nil {
+		seen.CD = vm.Cd.Image
+	}
 	if vm.StartedAt != nil {
 		seen.StartedAt = db.At(*vm.StartedAt)
 	}
@@ -340,7 +357,7 @@ func seenOfFleet(vm *hypervisorapi.FleetVM) (record.Seen, error) {
 	return seenOf(&hypervisorapi.VM{
 		Id: vm.Id, State: vm.State, Generation: vm.Generation, DiskGib: vm.DiskGib, Ips: vm.Ips, Mac: vm.Mac, Agent: vm.Agent,
 		Autostart: vm.Autostart, LastError: vm.LastError, StartedAt: vm.StartedAt, Vcpus: vm.Vcpus, MemoryMib: vm.MemoryMib,
-		Pending: vm.Pending,
+		Pending: vm.Pending, Cd: vm.Cd,
 	}, vm.Node)
 }
 

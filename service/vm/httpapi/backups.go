@@ -148,7 +148,9 @@ func (a *API) RestoreBackup(
 }
 
 // BootBackup begins to boot a backup.
-func (a *API) BootBackup(ctx context.Context, req vmapi.BootBackupRequestObject) (vmapi.BootBackupResponseObject, error) {
+func (a *API) BootBackup(
+	ctx context.Context, req vmapi.BootBackupRequestObject,
+) (vmapi.BootBackupResponseObject, error) {
 	j, err := a.backups.Boot(ctx, req.Id)
 	if err != nil {
 		return nil, err

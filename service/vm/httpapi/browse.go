@@ -66,7 +66,8 @@ func (a *API) backupFile(w http.ResponseWriter, r *http.Request, _ caller.Caller
 	httpserve.Lasting(w, r)
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Length", strconv.FormatInt(f.Size, 10))
-	w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(name)}))
+	saveAs := map[string]string{"filename": path.Base(name)}
+	w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", saveAs))
 	w.WriteHeader(http.StatusOK)
 	if n, err := io.Copy(w, io.LimitReader(f, f.Size)); err != nil || n != f.Size {
 		panic(http.ErrAbortHandler) // the caller must not take a part for the whole

@@ -18,8 +18,8 @@ func apiVM(ctx context.Context, r record.VM) vmapi.VM {
 	v := &r.Spec.V
 	out := vmapi.VM{
 		Id: r.ID, Name: r.Name, Tenant: some(r.Tenant), Image: v.Image, Cpus: r.CPUs, Memory: r.Memory, Disk: r.Disk,
-		Pending: orEmpty(r.Pending.V),
-		Labels:  r.Labels.V, Tags: orEmpty(r.Tags.V), Description: r.Description, State: vmapi.State(r.State),
+		Cd: some(r.CD), Pending: orEmpty(r.Pending.V),
+		Labels: r.Labels.V, Tags: orEmpty(r.Tags.V), Description: r.Description, State: vmapi.State(r.State),
 		Unreachable: r.Unreachable, Provisioned: r.Provisioned(), Autostart: r.Autostart, Protected: r.Protected,
 		Backend: v.Backend, Node: r.Node, Ips: orEmpty(r.IPs.V), Mac: r.MAC,
 		Network: apiNetwork(v.Network),
@@ -235,4 +235,35 @@ func (a *API) GetVMMetrics(
 	out.CpuSeconds, out.At = &m.CPUSeconds, some(m.At)
 	out.DiskReadBytes, out.DiskWrittenBytes = &m.DiskReadBytes, &m.DiskWrittenBytes
 	return out, nil
+}
+
+// InsertCD puts an image into the CD drive of a VM.
+func (a *API) InsertCD(ctx context.Context, req vmapi.InsertCDRequestObject) (vmapi.InsertCDResponseObject, error) {
+	r, err := a.store.Named(ctx, req.Name, req.Params.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	if strings.Contains(req.Body.Image, "/") {
+		return nil, fault.InvalidField("image", "must be the name of an image")
+	}
+	image, err := a.store.ResolveImage(ctx, r.Tenant, req.Body.Image)
+	if err == nil {
+		err = a.life.InsertCD(ctx, r.ID, image)
+	}
+	if err == nil {
+		r, err = a.store.VM(ctx, r.ID)
+	}
+	return vmapi.InsertCD200JSONResponse(apiVM(ctx, r)), err
+}
+
+// EjectCD empties the CD drive of a VM.
+func (a *API) EjectCD(ctx context.Context, req vmapi.EjectCDRequestObject) (vmapi.EjectCDResponseObject, error) {
+	r, err := a.store.Named(ctx, req.Name, req.Params.Tenant)
+	if err == nil {
+		err = a.life.EjectCD(ctx, r.ID)
+	}
+	if err == nil {
+		r, err = a.store.VM(ctx, r.ID)
+	}
+	return vmapi.EjectCD200JSONResponse(apiVM(ctx, r)), err
 }

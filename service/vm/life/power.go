@@ -68,6 +68,18 @@ func (l *Life) Resume(ctx context.Context, id string) error {
 	return l.verb(ctx, id, "vm.resume", l.until(record.Running, l.driver.Resume))
 }
 
+// InsertCD puts an image, as the daemon names it, into a VM's CD drive.
+func (l *Life) InsertCD(ctx context.Context, id, image string) error {
+	return l.verb(ctx, id, "vm.insert_cd", func(ctx context.Context, at driver.Place) (record.Seen, error) {
+		return l.driver.InsertCD(ctx, at, image)
+	})
+}
+
+// EjectCD empties a VM's CD drive.
+func (l *Life) EjectCD(ctx context.Context, id string) error {
+	return l.verb(ctx, id, "vm.eject_cd", l.driver.EjectCD)
+}
+
 // until returns a verb that succeeds if the VM is in the wanted state already.
 func (l *Life) until(
 	want record.State, do func(context.Context, driver.Place) (record.Seen, error),

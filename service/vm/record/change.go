@@ -263,6 +263,7 @@ type Seen struct {
 	CPUs, Memory   int // what is wanted; 0: not known
 	Pending        []string
 	Disk           int // GiB; 0: not known
+	CD             string
 	IPs            []string
 	MAC            string
 	Agent          Agent
@@ -285,6 +286,7 @@ func (r *VM) Observe(seen Seen) (changed bool) {
 	}
 	if seen.CPUs > 0 && seen.Memory > 0 { // the daemon's word counts, also if a change was interrupted
 		r.CPUs, r.Memory, r.Pending.V = seen.CPUs, seen.Memory, seen.Pending
+		r.CD = seen.CD
 	}
 	if seen.LastError != "" || seen.State == Running || before.State == Missing {
 		r.LastError = seen.LastError

@@ -240,13 +240,14 @@ func usersOfImage(ctx context.Context, q db.Querier, catalog string, limit int) 
 	var rows []struct {
 		Name string        `db:"name"`
 		Spec db.JSON[Spec] `db:"spec"`
+		CD   string        `db:"cd"`
 	}
-	if err := q.Select(ctx, &rows, `SELECT name, spec FROM vms WHERE deleted_at IS NULL AND spec LIKE ? ORDER BY name`,
-		`%"image":`+string(text)+`%`); err != nil {
+	if err := q.Select(ctx, &rows, `SELECT name, spec, cd FROM vms
+		WHERE deleted_at IS NULL AND (spec LIKE ? OR cd = ?) ORDER BY name`, `%"image":`+string(text)+`%`, catalog); err != nil {
 		return nil, err
 	}
 	for _, r := range rows {
-		if r.Spec.V.Image == catalog && len(names) < limit {
+		if (r.Spec.V.Image == catalog || r.CD == catalog) && len(names) < limit {
 			names = append(names, r.Name)
 		}
 	}

@@ -81,6 +81,7 @@ type VM struct {
 	CPUs        int                        `db:"cpus"`
 	Memory      int                        `db:"memory"`  // MiB
 	Disk        int                        `db:"disk"`    // GiB; 0: not known yet
+	CD          string                     `db:"cd"`      // the image in its drive, as the daemon names it; empty: none
 	Pending     db.JSON[[]string]          `db:"pending"` // fields whose change waits for the next start
 	State       State                      `db:"state"`
 	Unreachable bool                       `db:"unreachable"` // its host does not answer
@@ -257,10 +258,10 @@ func (s *Store) save(ctx context.Context, tx *db.Tx, r *VM) error {
 	}
 	r.UpdatedAt, r.Search = db.At(s.now()), r.searchText()
 	if _, err := tx.Exec(ctx, `UPDATE vms SET name = ?, spec = ?, labels = ?, tags = ?, description = ?, cpus = ?, memory = ?,
-		disk = ?, pending = ?, state = ?, unreachable = ?, autostart = ?, protected = ?, node = ?, driver_id = ?,
+		disk = ?, cd = ?, pending = ?, state = ?, unreachable = ?, autostart = ?, protected = ?, node = ?, driver_id = ?,
 		driver_gen = ?, ips = ?, mac = ?, agent = ?, last_error = ?, snapshot_id = ?, secret = ?, search = ?,
 		events = ?, updated_at = ?, started_at = ?, deleted_at = ? WHERE id = ?`,
-		r.Name, r.Spec, r.Labels, r.Tags, r.Description, r.CPUs, r.Memory, r.Disk, r.Pending, r.State,
+		r.Name, r.Spec, r.Labels, r.Tags, r.Description, r.CPUs, r.Memory, r.Disk, r.CD, r.Pending, r.State,
 		r.Unreachable, r.Autostart, r.Protected, r.Node, r.DriverID, r.DriverGen, r.IPs, r.MAC, r.Agent, r.LastError,
 		r.SnapshotID, r.Secret, r.Search, r.Events, r.UpdatedAt, r.StartedAt, r.DeletedAt, r.ID); err != nil {
 		return err

@@ -1233,6 +1233,34 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/vms/{name}/cd": {
+        parameters: {
+            query?: {
+                /** @description The VM's tenant, for callers without one */
+                tenant?: components["parameters"]["OfTenant"];
+            };
+            header?: never;
+            path: {
+                /** @description A VM's name */
+                name: components["parameters"]["VMName"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Put an image into the VM's CD drive, in place of what is there
+         * @description A VM that boots its disk sees the CD at once. One that boots a kernel from the catalog sees it, as a read-only disk, from its next
+         *     start on, and `pending` names `cd` until then.
+         */
+        put: operations["InsertCD"];
+        post?: never;
+        /** Take what is in the VM's CD drive out */
+        delete: operations["EjectCD"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/vms/{name}/clone": {
         parameters: {
             query?: {
@@ -2257,6 +2285,10 @@ export interface components {
             read_only?: boolean;
             source: string;
         };
+        CDSpec: {
+            /** @description Name of an image, usually of an installation medium; see `/api/images/iso` */
+            image: string;
+        };
         /** @description A CiliumNetworkPolicy of cilium.io/v2; the guide says what of it is supported */
         CiliumNetworkPolicy: {
             [key: string]: unknown;
@@ -3260,6 +3292,8 @@ export interface components {
             agent?: components["schemas"]["Agent"];
             autostart: boolean;
             backend: string;
+            /** @description The image in its CD drive; empty when there is none */
+            cd?: string;
             cpus: number;
             /** Format: date-time */
             created: string;
@@ -3281,7 +3315,7 @@ export interface components {
             network: components["schemas"]["Network"];
             /** @description The host that it is on; empty without a fleet */
             node: string;
-            /** @description Fields whose change waits for the next start: `cpus`, `memory` */
+            /** @description Fields whose change waits for the next start: `cpus`, `memory`, `cd` */
             pending: string[];
             protected: boolean;
             /** @description The daemon has made it */
@@ -6144,6 +6178,76 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["TooLarge"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    InsertCD: {
+        parameters: {
+            query?: {
+                /** @description The VM's tenant, for callers without one */
+                tenant?: components["parameters"]["OfTenant"];
+            };
+            header?: never;
+            path: {
+                /** @description A VM's name */
+                name: components["parameters"]["VMName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CDSpec"];
+            };
+        };
+        responses: {
+            /** @description The VM */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VM"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    EjectCD: {
+        parameters: {
+            query?: {
+                /** @description The VM's tenant, for callers without one */
+                tenant?: components["parameters"]["OfTenant"];
+            };
+            header?: never;
+            path: {
+                /** @description A VM's name */
+                name: components["parameters"]["VMName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The VM */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VM"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             429: components["responses"]["TooMany"];
             503: components["responses"]["Unavailable"];
         };

@@ -101,8 +101,8 @@ func New(t testing.TB) *Daemon {
 		"WriteTransfer": d.onTransfer(d.writeData), "FinishTransfer": d.onTransfer(d.finishTransfer),
 		"GetNetworkPolicy": d.getPolicy, "PutNetworkPolicy": d.putPolicy, "DeleteNetworkPolicy": d.deletePolicy,
 		"GetImage": d.getImage, "UploadImage": d.uploadImage, "RemoveImage": d.removeImage, "CleanImages": d.cleanImages,
-		"ResizeImage": d.resizeImage,
-		"ListFlows":   d.listFlows, "Exec": d.exec, "PingAgent": d.ping,
+		"ResizeImage": d.resizeImage, "InsertCD": d.insertCD, "EjectCD": d.ejectCD,
+		"ListFlows": d.listFlows, "Exec": d.exec, "PingAgent": d.ping,
 	}
 	mux := http.NewServeMux()
 	for _, op := range c.Operations() {
@@ -364,7 +364,8 @@ func (d *Daemon) create(r *http.Request, tenant string) (int, any) {
 	vm := &hypervisorapi.VM{
 		Id: uuid.NewString(), Name: spec.Name, Tenant: tenant, Backend: hypervisorapi.BackendQemu, State: "stopped",
 		Vcpus: value(spec.Vcpus, 1), MemoryMib: value(spec.MemoryMib, 512), DiskGib: value(spec.DiskGib, 2), Storage: "dir",
-		Labels: value(spec.Labels, hypervisorapi.Labels{}), Ips: []string{}, Mac: "52:54:00:00:00:01", CreatedAt: time.Now(),
+		Labels: value(spec.Labels, hypervisorapi.Labels{}), Ips: []string{}, Disks: []hypervisorapi.Disk{},
+		Mac: "52:54:00:00:00:01", CreatedAt: time.Now(),
 		Network: value(spec.Network, hypervisorapi.Network{}), ServedDisk: spec.ServedDisk,
 		Generation: 1, Autostart: value(spec.Autostart, false), Pending: []string{},
 	}

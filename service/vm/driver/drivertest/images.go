@@ -98,3 +98,31 @@ func (d *Daemon) removeImage(r *http.Request, _ string) (int, any) {
 func (d *Daemon) cleanImages(*http.Request, string) (int, any) {
 	return http.StatusOK, hypervisorapi.Cleaned{}
 }
+
+// Eject empties the drive of a VM, as somebody else would.
+func (d *Daemon) Eject(name string) {
+	d.Change(name, func(vm *hypervisorapi.VM) { vm.Cd = nil })
+}
+
+// insertCD puts an image into the drive of a VM.
+func (d *Daemon) insertCD(r *http.Request, tenant string) (int, any) {
+	var spec hypervisorapi.CDSpec
+	if err := json.NewDecoder(r.Body).Decode(&spec); err != nil {
+		return 400, errorBody(400, "%v", err)
+	}
+	return d.on(r, tenant, func(vm *hypervisorapi.VM) (int, any) {
+		if _, ok := d.images[spec.Image]; !ok {
+			return 400, errorBody(400, "image: there is no image %s", spec.Image)
+		}
+		vm.Cd, vm.Generation = &hypervisorapi.CD{Image: spec.Image}, vm.Generation+1
+		return 200, *vm
+	})
+}
+
+// ejectCD empties the drive of a VM.
+func (d *Daemon) ejectCD(r *http.Request, tenant string) (int, any) {
+	return d.on(r, tenant, func(vm *hypervisorapi.VM) (int, any) {
+		vm.Cd, vm.Generation = nil, vm.Generation+1
+		return 200, *vm
+	})
+}

@@ -108,7 +108,8 @@ func readServed(conn net.Conn) (size int64, sample []byte, err error) {
 	ask := func(kind uint16, length int, data []byte) error {
 		request := order.AppendUint16(order.AppendUint32(nil, 0x25609513), 0)
 		request = order.AppendUint64(order.AppendUint64(order.AppendUint16(request, kind), 7), 0)
-		if _, err := conn.Write(append(order.AppendUint32(request, uint32(length)), data...)); err != nil { //nolint:gosec // small
+		request = order.AppendUint32(request, uint32(length)) //nolint:gosec // small
+		if _, err := conn.Write(append(request, data...)); err != nil {
 			return err
 		}
 		head := make([]byte, 16)
@@ -143,9 +144,10 @@ func (d *Daemon) looked(vm *hypervisorapi.VM, argv []string) hypervisorapi.ExecO
 			{"name": "vdc", "size": 512, "kind": "luks", "label": "", "error": "it is encrypted"},
 		}
 	case "files /":
+		const at = "2026-01-02T03:04:05Z"
 		out = object{"entries": []object{
-			{"name": "disk", "type": "file", "size": size, "mode": "-rw-r--r--", "uid": 0, "gid": 0, "modified": "2026-01-02T03:04:05Z"},
-			{"name": "link", "type": "link", "size": 4, "mode": "Lrwxrwxrwx", "uid": 0, "gid": 0, "modified": "2026-01-02T03:04:05Z", "target": "disk"},
+			{"name": "disk", "type": "file", "size": size, "mode": "-rw-r--r--", "modified": at},
+			{"name": "link", "type": "link", "size": 4, "mode": "Lrwxrwxrwx", "modified": at, "target": "disk"},
 		}}
 	case "resolve /disk", "resolve /link":
 		out = object{"path": "/run/volumes/vdb/disk", "size": size}
