@@ -550,13 +550,14 @@ func TestAMigrationThatIsAbortedThereOrWhoseVMIsDeletedHereLeavesNothingThere(t 
 				p := newPair(t)
 				vm := p.stopped("web")
 				var once sync.Once
+				var deletion sync.WaitGroup
 				p.road.on(func(at string) bool {
 					if at != step {
 						return false
 					}
 					once.Do(func() {
 						if how == "deleted" {
-							go p.from.call("DELETE", "/v1/vms/"+vm.Id, adminToken, nil)
+							deletion.Go(func() { p.from.call("DELETE", "/v1/vms/"+vm.Id, adminToken, nil) })
 							p.eventually("it is being deleted", func() bool {
 								a := p.from.call("GET", "/v1/vms/"+vm.Id, adminToken, nil)
 								return a.Status == 404 || strings.Contains(a.Body, `"deleting"`)
@@ -582,6 +583,7 @@ func TestAMigrationThatIsAbortedThereOrWhoseVMIsDeletedHereLeavesNothingThere(t 
 					p.usable(p.from, vm.Id)
 				} else {
 					p.clean(p.from)
+					deletion.Wait()
 				}
 			})
 		}
