@@ -288,18 +288,23 @@ func TestAnEventSurvivesARestartAndArrivesWhenTheTargetIsBack(t *testing.T) {
 		to.answers(status(503))
 		w := m.hook(m.admin, object{"url": to.url, "events": []string{"vm.created"}})
 		m.made("web", m.admin)
-		m.eventually("a first attempt", func() bool { return len(to.got()) == 1 })
+		m.eventually("a first attempt", func() bool { return len(to.got()) >= 1 })
 		m.again()
 		to.answers(nil)
 		m.ahead(time.Minute)
 		m.eventually("it is delivered", func() bool { return m.deliveries(m.admin, w)[0].Status == "delivered" })
-		got := to.got()
-		if len(got) != 2 || got[0].ID != got[1].ID || got[0].body != got[1].body {
-			m.Errorf("%+v", got)
+		got := to.got() // the second attempt may have come before the restart
+		for _, e := range got {
+			if len(got) < 2 || e.ID != got[0].ID || e.body != got[0].body {
+				m.Errorf("%+v", got)
+			}
 		}
 		d := contracttest.As[vmapi.WebhookDelivery](
 			m.call("GET", "/api/webhooks/"+w.Id+"/deliveries/"+got[0].ID, m.admin, nil).Want(200))
-		if d.Attempts != 2 || d.Log == nil || len(*d.Log) != 2 || *(*d.Log)[0].HttpStatus != 503 || (*d.Log)[1].Error != "" || *d.Body != got[0].body {
+		if int(d.Attempts) != len(got) || d.Log == nil || len(*d.Log) != len(got) {
+			m.Fatalf("%+v", d)
+		}
+		if *(*d.Log)[0].HttpStatus != 503 || (*d.Log)[len(got)-1].Error != "" || *d.Body != got[0].body {
 			m.Errorf("%+v", d)
 		}
 	})
