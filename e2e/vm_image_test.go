@@ -77,6 +77,14 @@ func TestABuiltDebianImageBootsToALogin(t *testing.T) {
 		m.ok("POST", "/api/vms", map[string]any{"name": name, "image": "web", "memory": 512, "disk": 4}, 201)
 		m.ok("POST", "/api/vms/"+name+"/start", map[string]any{}, 202)
 	}
+	t.Cleanup(func() {
+		for _, vm := range d.vms() {
+			if t.Failed() {
+				t.Logf("the console of %s: %s", vm.Name, tail(d.console(vm.Id), 30))
+			}
+		}
+	})
+	eventually(t, "both run", func() bool { return m.vm("one").State == "running" && m.vm("two").State == "running" })
 	for _, vm := range d.vms() {
 		d.connected(vm.Id)
 		eventually(t, "the first boot is over", func() bool {
@@ -99,6 +107,9 @@ func TestABuiltDebianImageBootsToALogin(t *testing.T) {
 			t.Errorf("the root file system has %s KiB of a disk of 4 GiB", kib)
 		}
 		eventually(t, "the console asks for a login", func() bool { return loginPrompt.MatchString(d.console(vm.Id)) })
+	}
+	if len(identities) != 4 {
+		t.Errorf("%d machine ids and host keys were compared", len(identities))
 	}
 	m.ok("DELETE", "/api/images/"+made.Id.String(), map[string]any{}, 409)
 

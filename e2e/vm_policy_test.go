@@ -57,6 +57,12 @@ func TestGuestsHearOnlyWhomTheNetworkPoliciesOfVMManagementSelect(t *testing.T) 
 		t.Helper()
 		return hvAs[vmapi.VM](t, ok("GET", "/api/vms/"+name, object{}))
 	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			_, raw := m.call("GET", "/api/vms", object{})
+			t.Logf("the VMs: %s", raw)
+		}
+	})
 	below := map[string]string{} // ids at the daemon
 	for _, name := range names {
 		ok("POST", "/api/vms/"+name+"/start", object{})
