@@ -94,6 +94,6 @@ func (p *Planner) find(ctx context.Context, req *Request) (_ *Sources, err error
 	if spec.KernelArgs != "" {
 		b.boot.KernelArgs = spec.KernelArgs
 	}
-	b.boot.Disk = b.boot.RootFS == "" && (b.disk != nil || spec.DiskGiB > 0 || b.boot.Kernel == "")
+	b.boot.Disk = b.boot.RootFS == "" && (b.disk != nil || spec.DiskGiB > 0 || b.boot.Kernel == "" && !spec.ServedDisk)
 	return b, p.findFirmware(files, b, spec.Firmware, host.FirmwareCode, host.FirmwareVars)
 }
