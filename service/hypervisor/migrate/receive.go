@@ -277,7 +277,7 @@ func (m *Manager) layout(o *hypervisorapi.MigrationOffer, req *plan.Request) (a 
 		case isData(f.Name):
 			d := slices.IndexFunc(req.Arrival.Disks, func(d record.Disk) bool { return backend.DataPrefix+d.ID == f.Name })
 			if d < 0 || f.Backing != nil {
-				return nil, "", fault.InvalidField(fmt.Sprintf("files.%d.name", i), "%s is no disk of the VM", f.Name)
+				return nil, "", fault.InvalidField(fmt.Sprintf("files.%d.name", i), "%s is not a disk of the VM", f.Name)
 			}
 			in.path = storage.DirPool{}.Path(storage.Volume{Folder: folder, Data: req.Arrival.Disks[d].ID})
 			in.bytes = int64(req.Arrival.Disks[d].SizeGiB) * record.GiB
