@@ -38,15 +38,27 @@ default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
 runtime = "runc"
 cgroup_manager = "cgroupfs"
 events_logger = "file"
+helper_binaries_dir = ["%s", "/usr/local/lib/podman", "/usr/lib/podman", "/usr/libexec/podman"]
 [network]
 network_backend = "netavark"
 network_config_dir = "%s"
+default_network = "pmt%d"
 `
 
-// network is the only network, with its own bridge: two Podmans that share a bridge would take it
-// from each other.
-const network = `{"name": "podman", "id": "%064x", "driver": "bridge", "network_interface": "pmt%d", "subnets": [{"subnet": "10.%d.%d.0/24", "gateway": "10.%d.%d.1"}],
+// network is the only network, with its own bridge and name: two Podmans that share a bridge would
+// take it from each other, and netavark names a network's iptables chains after the network.
+const network = `{"name": "pmt%d", "id": "%064x", "driver": "bridge", "network_interface": "pmt%d", "subnets": [{"subnet": "10.%d.%d.0/24", "gateway": "10.%d.%d.1"}],
 "created": "2026-01-01T00:00:00Z", "ipv6_enabled": false, "internal": false, "dns_enabled": false, "ipam_options": {"driver": "host-local"}}`
+
+// netavark runs netavark for one Podman at a time. A Podman locks only against itself, and the
+// chains that all networks share belong to the machine.
+const netavark = `#!/bin/sh
+for dir in /usr/local/lib/podman /usr/lib/podman /usr/libexec/podman; do
+	[ -x "$dir/netavark" ] && exec flock "%s" "$dir/netavark" "$@"
+done
+echo 'netavark is missing: install it with: apt-get install netavark' >&2
+exit 1
+`
 
 // Start starts a Podman that stops, with all its containers, when the test ends.
 func Start(t testing.TB) *Podman {
@@ -56,22 +68,27 @@ func Start(t testing.TB) *Podman {
 	}
 	require.Program(t, "podman", "podman")
 	require.Program(t, "runc", "runc")
+	require.Program(t, "flock", "util-linux")
 	// Paths of Unix sockets must be short, and a test's directory may have a long one.
 	dir, err := os.MkdirTemp("", "podman")
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &Podman{Socket: filepath.Join(dir, "s"), dir: dir, t: t}
-	networks := filepath.Join(dir, "networks")
-	if err := os.Mkdir(networks, 0o700); err != nil {
-		t.Fatal(err)
+	networks, helpers := filepath.Join(dir, "networks"), filepath.Join(dir, "helpers")
+	for _, folder := range []string{networks, helpers} {
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 	n := rand.IntN(100 * 256)
+	lock := filepath.Join(os.TempDir(), "podmantest.lock")
 	for path, content := range map[string][]byte{
-		filepath.Join(dir, "containers.conf"):  fmt.Appendf(nil, configuration, networks),
-		filepath.Join(networks, "podman.json"): fmt.Appendf(nil, network, n, n, 100+n/256, n%256, 100+n/256, n%256),
+		filepath.Join(dir, "containers.conf"):                 fmt.Appendf(nil, configuration, helpers, networks, n),
+		filepath.Join(networks, fmt.Sprintf("pmt%d.json", n)): fmt.Appendf(nil, network, n, n, n, 100+n/256, n%256, 100+n/256, n%256),
+		filepath.Join(helpers, "netavark"):                    fmt.Appendf(nil, netavark, lock),
 	} {
-		if err := os.WriteFile(path, content, 0o600); err != nil {
+		if err := os.WriteFile(path, content, 0o700); err != nil { //nolint:gosec // one is a program
 			t.Fatal(err)
 		}
 	}
