@@ -941,6 +941,60 @@ func (c *Client) GetDataplaneStatus(ctx context.Context, name VMName, params *Ge
 	return c.Send(ctx, out, editors)
 }
 
+// ListDisks The disks of a VM, the system disk first; none while the daemon has not made the VM
+func (c *Client) ListDisks(ctx context.Context, name VMName, params *ListDisksParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/api/vms/{name}/disks").Path("name", name)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// AddDisk Make a disk, empty or as a copy of an image, and attach it, also while the VM runs
+func (c *Client) AddDisk(ctx context.Context, name VMName, params *AddDiskParams, body AddDiskJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/api/vms/{name}/disks").Path("name", name)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// AddDiskWithBody Make a disk, empty or as a copy of an image, and attach it, also while the VM runs
+func (c *Client) AddDiskWithBody(ctx context.Context, name VMName, params *AddDiskParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/api/vms/{name}/disks").Path("name", name)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// RemoveDisk Detach a disk and remove it with what it holds
+func (c *Client) RemoveDisk(ctx context.Context, name VMName, disk DiskName, params *RemoveDiskParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("DELETE", "/api/vms/{name}/disks/{disk}").Path("name", name).Path("disk", disk)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// ChangeDisk Make a disk larger or change its limits, at once, also while the VM runs; the system disk has the name `system`
+func (c *Client) ChangeDisk(ctx context.Context, name VMName, disk DiskName, params *ChangeDiskParams, body ChangeDiskJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("PATCH", "/api/vms/{name}/disks/{disk}").Path("name", name).Path("disk", disk)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// ChangeDiskWithBody Make a disk larger or change its limits, at once, also while the VM runs; the system disk has the name `system`
+func (c *Client) ChangeDiskWithBody(ctx context.Context, name VMName, disk DiskName, params *ChangeDiskParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("PATCH", "/api/vms/{name}/disks/{disk}").Path("name", name).Path("disk", disk)
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
 // ListVMEvents What happened to the VM, newest first; the last 1,000 are kept
 func (c *Client) ListVMEvents(ctx context.Context, name VMName, params *ListVMEventsParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("GET", "/api/vms/{name}/events").Path("name", name)

@@ -339,6 +339,26 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Path("name", &q.Name)
 		in.Query("tenant", false, &q.Params.Tenant)
 	}, s.GetDataplaneStatus, GetDataplaneStatusResponseObject.VisitGetDataplaneStatusResponse))
+	mux.HandleFunc("GET "+base+"/api/vms/{name}/disks", rest.Serve(fail, func(in *rest.Input, q *ListDisksRequestObject) {
+		in.Path("name", &q.Name)
+		in.Query("tenant", false, &q.Params.Tenant)
+	}, s.ListDisks, ListDisksResponseObject.VisitListDisksResponse))
+	mux.HandleFunc("POST "+base+"/api/vms/{name}/disks", rest.Serve(fail, func(in *rest.Input, q *AddDiskRequestObject) {
+		in.Path("name", &q.Name)
+		in.Query("tenant", false, &q.Params.Tenant)
+		q.Body = rest.JSON[AddDiskJSONRequestBody](in, true)
+	}, s.AddDisk, AddDiskResponseObject.VisitAddDiskResponse))
+	mux.HandleFunc("DELETE "+base+"/api/vms/{name}/disks/{disk}", rest.Serve(fail, func(in *rest.Input, q *RemoveDiskRequestObject) {
+		in.Path("name", &q.Name)
+		in.Path("disk", &q.Disk)
+		in.Query("tenant", false, &q.Params.Tenant)
+	}, s.RemoveDisk, RemoveDiskResponseObject.VisitRemoveDiskResponse))
+	mux.HandleFunc("PATCH "+base+"/api/vms/{name}/disks/{disk}", rest.Serve(fail, func(in *rest.Input, q *ChangeDiskRequestObject) {
+		in.Path("name", &q.Name)
+		in.Path("disk", &q.Disk)
+		in.Query("tenant", false, &q.Params.Tenant)
+		q.Body = rest.JSON[ChangeDiskJSONRequestBody](in, true)
+	}, s.ChangeDisk, ChangeDiskResponseObject.VisitChangeDiskResponse))
 	mux.HandleFunc("GET "+base+"/api/vms/{name}/events", rest.Serve(fail, func(in *rest.Input, q *ListVMEventsRequestObject) {
 		in.Path("name", &q.Name)
 		in.Query("limit", false, &q.Params.Limit)
@@ -1887,6 +1907,78 @@ func (r GetDataplaneStatus200JSONResponse) VisitGetDataplaneStatusResponse(w htt
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
+// ListDisksRequestObject is a request of ListDisks.
+type ListDisksRequestObject struct {
+	Name   VMName
+	Params ListDisksParams
+}
+
+// ListDisksResponseObject is an answer of ListDisks.
+type ListDisksResponseObject interface {
+	VisitListDisksResponse(w http.ResponseWriter) error
+}
+
+type ListDisks200JSONResponse []Disk
+
+func (r ListDisks200JSONResponse) VisitListDisksResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// AddDiskRequestObject is a request of AddDisk.
+type AddDiskRequestObject struct {
+	Name   VMName
+	Params AddDiskParams
+	Body   *AddDiskJSONRequestBody
+}
+
+// AddDiskResponseObject is an answer of AddDisk.
+type AddDiskResponseObject interface {
+	VisitAddDiskResponse(w http.ResponseWriter) error
+}
+
+type AddDisk201JSONResponse Disk
+
+func (r AddDisk201JSONResponse) VisitAddDiskResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 201, "application/json", r)
+}
+
+// RemoveDiskRequestObject is a request of RemoveDisk.
+type RemoveDiskRequestObject struct {
+	Name   VMName
+	Disk   DiskName
+	Params RemoveDiskParams
+}
+
+// RemoveDiskResponseObject is an answer of RemoveDisk.
+type RemoveDiskResponseObject interface {
+	VisitRemoveDiskResponse(w http.ResponseWriter) error
+}
+
+type RemoveDisk200JSONResponse VM
+
+func (r RemoveDisk200JSONResponse) VisitRemoveDiskResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ChangeDiskRequestObject is a request of ChangeDisk.
+type ChangeDiskRequestObject struct {
+	Name   VMName
+	Disk   DiskName
+	Params ChangeDiskParams
+	Body   *ChangeDiskJSONRequestBody
+}
+
+// ChangeDiskResponseObject is an answer of ChangeDisk.
+type ChangeDiskResponseObject interface {
+	VisitChangeDiskResponse(w http.ResponseWriter) error
+}
+
+type ChangeDisk200JSONResponse Disk
+
+func (r ChangeDisk200JSONResponse) VisitChangeDiskResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
 // ListVMEventsRequestObject is a request of ListVMEvents.
 type ListVMEventsRequestObject struct {
 	Name   VMName
@@ -2554,6 +2646,18 @@ type Server interface {
 	// GetDataplaneStatus What the hypervisor daemon has of a VM's network policy
 	// (GET /api/vms/{name}/dataplane/status)
 	GetDataplaneStatus(context.Context, GetDataplaneStatusRequestObject) (GetDataplaneStatusResponseObject, error)
+	// ListDisks The disks of a VM, the system disk first; none while the daemon has not made the VM
+	// (GET /api/vms/{name}/disks)
+	ListDisks(context.Context, ListDisksRequestObject) (ListDisksResponseObject, error)
+	// AddDisk Make a disk, empty or as a copy of an image, and attach it, also while the VM runs
+	// (POST /api/vms/{name}/disks)
+	AddDisk(context.Context, AddDiskRequestObject) (AddDiskResponseObject, error)
+	// RemoveDisk Detach a disk and remove it with what it holds
+	// (DELETE /api/vms/{name}/disks/{disk})
+	RemoveDisk(context.Context, RemoveDiskRequestObject) (RemoveDiskResponseObject, error)
+	// ChangeDisk Make a disk larger or change its limits, at once, also while the VM runs; the system disk has the name `system`
+	// (PATCH /api/vms/{name}/disks/{disk})
+	ChangeDisk(context.Context, ChangeDiskRequestObject) (ChangeDiskResponseObject, error)
 	// ListVMEvents What happened to the VM, newest first; the last 1,000 are kept
 	// (GET /api/vms/{name}/events)
 	ListVMEvents(context.Context, ListVMEventsRequestObject) (ListVMEventsResponseObject, error)

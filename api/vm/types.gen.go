@@ -339,6 +339,27 @@ func (e DataplaneStatusMode) Valid() bool {
 	}
 }
 
+// Defines values for DiskState.
+const (
+	DiskStateAttached DiskState = "attached"
+	DiskStatePending  DiskState = "pending"
+	DiskStateRemoving DiskState = "removing"
+)
+
+// Valid indicates whether the value is a known member of the DiskState enum.
+func (e DiskState) Valid() bool {
+	switch e {
+	case DiskStateAttached:
+		return true
+	case DiskStatePending:
+		return true
+	case DiskStateRemoving:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Distribution.
 const (
 	DistributionAlma     Distribution = "alma"
@@ -1299,6 +1320,9 @@ type Backup struct {
 	// JobId The job that makes it; for a day
 	JobId *string `json:"job_id,omitempty"`
 
+	// LeftOut The disks that the VM had beside its system disk, which alone is backed up
+	LeftOut []string `json:"left_out"`
+
 	// Policy The id of the policy that it is of
 	Policy         *string    `json:"policy,omitempty"`
 	ProtectedUntil *time.Time `json:"protected_until,omitempty"`
@@ -1538,6 +1562,9 @@ type BindMount struct {
 	Source      string `json:"source"`
 }
 
+// BytesPerSecond The most bytes a second, of reads and writes together; 0: no limit. Admins without a tenant set it
+type BytesPerSecond = int64
+
 // CDSpec defines model for CDSpec.
 type CDSpec struct {
 	// Image Name of an image, usually of an installation medium; see `/api/images/iso`
@@ -1737,6 +1764,65 @@ type DataplaneStatus struct {
 // DataplaneStatusMode What the daemon does; unknown: it does not answer, or has not made the VM
 type DataplaneStatusMode string
 
+// Disk defines model for Disk.
+type Disk struct {
+	// BytesPerSecond The most bytes a second, of reads and writes together; 0: no limit. Admins without a tenant set it
+	BytesPerSecond BytesPerSecond `json:"bytes_per_second"`
+
+	// Image The image that it is a copy of; empty when it began empty
+	Image string `json:"image"`
+
+	// Iops The most reads and writes a second; 0: no limit. Admins without a tenant set it
+	Iops IOPS `json:"iops"`
+
+	// Name `system` for the system disk
+	Name     string `json:"name"`
+	ReadOnly bool   `json:"read_only"`
+
+	// Serial The serial number that the guest sees: Linux guests have the disk at /dev/disk/by-id/virtio-SERIAL. Empty for the system disk
+	Serial string `json:"serial"`
+
+	// Size GiB
+	Size int `json:"size"`
+
+	// State `attached`: the VM has it whenever it runs. `pending`: the next start attaches it. `removing`: it goes when the VM stops
+	State DiskState `json:"state"`
+}
+
+// DiskState `attached`: the VM has it whenever it runs. `pending`: the next start attaches it. `removing`: it goes when the VM stops
+type DiskState string
+
+// DiskChange defines model for DiskChange.
+type DiskChange struct {
+	// BytesPerSecond The most bytes a second, of reads and writes together; 0: no limit. Admins without a tenant set it
+	BytesPerSecond *BytesPerSecond `json:"bytes_per_second,omitempty"`
+
+	// Iops The most reads and writes a second; 0: no limit. Admins without a tenant set it
+	Iops *IOPS `json:"iops,omitempty"`
+
+	// Size GiB; disks only grow
+	Size *int `json:"size,omitempty"`
+}
+
+// DiskSpec defines model for DiskSpec.
+type DiskSpec struct {
+	// BytesPerSecond The most bytes a second, of reads and writes together; 0: no limit. Admins without a tenant set it
+	BytesPerSecond *BytesPerSecond `json:"bytes_per_second,omitempty"`
+
+	// Image Name of an image that the disk becomes a copy of. Left out: it is empty
+	Image *string `json:"image,omitempty"`
+
+	// Iops The most reads and writes a second; 0: no limit. Admins without a tenant set it
+	Iops *IOPS `json:"iops,omitempty"`
+
+	// Name Unique in the VM, and the serial number that the guest sees
+	Name     string `json:"name"`
+	ReadOnly *bool  `json:"read_only,omitempty"`
+
+	// Size GiB
+	Size int `json:"size"`
+}
+
 // Distribution defines model for Distribution.
 type Distribution string
 
@@ -1899,6 +1985,9 @@ type Health struct {
 
 // HealthStatus defines model for Health.Status.
 type HealthStatus string
+
+// IOPS The most reads and writes a second; 0: no limit. Admins without a tenant set it
+type IOPS = int64
 
 // IPCacheEntry defines model for IPCacheEntry.
 type IPCacheEntry struct {
@@ -2698,7 +2787,10 @@ type VM struct {
 	Description string    `json:"description"`
 
 	// Disk GiB; 0 while it is not known, because the image decides
-	Disk  int      `json:"disk"`
+	Disk int `json:"disk"`
+
+	// Disks Those beside the system disk
+	Disks []Disk   `json:"disks"`
 	Id    string   `json:"id"`
 	Image string   `json:"image"`
 	Ips   []string `json:"ips"`
@@ -2719,7 +2811,7 @@ type VM struct {
 	// Node The host that it is on; empty without a fleet
 	Node string `json:"node"`
 
-	// Pending Fields whose change waits for the next start: `cpus`, `memory`, `cd`
+	// Pending Fields whose change waits for the next start: `cpus`, `memory`, `disks`, `cd`
 	Pending   []string `json:"pending"`
 	Protected bool     `json:"protected"`
 
@@ -3019,6 +3111,9 @@ type Cursor = string
 
 // DeliveryID defines model for DeliveryID.
 type DeliveryID = string
+
+// DiskName defines model for DiskName.
+type DiskName = string
 
 // DocumentName defines model for DocumentName.
 type DocumentName = string
@@ -3524,6 +3619,30 @@ type GetDataplaneStatusParams struct {
 	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
 }
 
+// ListDisksParams defines parameters for ListDisks.
+type ListDisksParams struct {
+	// Tenant The VM's tenant, for callers without one
+	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// AddDiskParams defines parameters for AddDisk.
+type AddDiskParams struct {
+	// Tenant The VM's tenant, for callers without one
+	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// RemoveDiskParams defines parameters for RemoveDisk.
+type RemoveDiskParams struct {
+	// Tenant The VM's tenant, for callers without one
+	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
+// ChangeDiskParams defines parameters for ChangeDisk.
+type ChangeDiskParams struct {
+	// Tenant The VM's tenant, for callers without one
+	Tenant *OfTenant `form:"tenant,omitempty" json:"tenant,omitempty"`
+}
+
 // ListVMEventsParams defines parameters for ListVMEvents.
 type ListVMEventsParams struct {
 	// Limit The most items of a page
@@ -3772,6 +3891,12 @@ type CloneVMJSONRequestBody = CloneSpec
 
 // SetVMPolicyJSONRequestBody defines body for SetVMPolicy for application/json ContentType.
 type SetVMPolicyJSONRequestBody = VMPolicySpec
+
+// AddDiskJSONRequestBody defines body for AddDisk for application/json ContentType.
+type AddDiskJSONRequestBody = DiskSpec
+
+// ChangeDiskJSONRequestBody defines body for ChangeDisk for application/json ContentType.
+type ChangeDiskJSONRequestBody = DiskChange
 
 // PauseVMJSONRequestBody defines body for PauseVM for application/json ContentType.
 type PauseVMJSONRequestBody = Nothing

@@ -100,7 +100,7 @@ func run(t *testing.T, dir, stdin string, args ...string) (code int, out, errOut
 
 const (
 	at  = `"2026-11-23T18:00:00Z"`
-	one = `{"id":"v1","name":"web","tenant":"acme","image":"demo","cpus":1,"memory":512,"disk":2,"pending":[],"labels":{"tenant":"acme"},"tags":["prod"],` +
+	one = `{"id":"v1","name":"web","tenant":"acme","image":"demo","cpus":1,"memory":512,"disk":2,"disks":[],"pending":[],"labels":{"tenant":"acme"},"tags":["prod"],` +
 		`"description":"","state":"running","unreachable":false,"provisioned":true,"autostart":false,"protected":false,"backend":"qemu",` +
 		`"network":{"mode":"user"},"node":"","ips":["10.0.0.7"],"mac":"52:54:00:00:00:01","created":` + at + `,"updated":` + at +
 		`,"last_error":"","job":null}`
@@ -113,7 +113,7 @@ const (
 	invoice = `{"invoice_id":"INV-000001","status":"final","reason":"","tenant_id":"acme","period_start":` + at + `,"period_end":` + at +
 		`,"line_items":[{"description":"d","amount":0.03,"vm_id":"v1","vm_name":"web","resource":"cpu","quantity":1.5,"unit":"vCPU-hours"}],` +
 		`"total":0.03,"currency":"EUR","created":` + at + `}`
-	backup = `{"id":"b1","vm_id":"v1","vm_name":"web","backup_type":"full","size_bytes":1,"disk_bytes":1,"read_bytes":1,"compressed":true,` +
+	backup = `{"id":"b1","vm_id":"v1","vm_name":"web","backup_type":"full","size_bytes":1,"disk_bytes":1,"left_out":[],"read_bytes":1,"compressed":true,` +
 		`"created":` + at + `,"status":"completed","retention_days":0,"description":"","consistency":"crash","error":"","job_id":"j1"}`
 	backupJob = `{"id":"j1","backup_id":"b1","vm_name":"web","operation":"restore","status":"running","progress":0,"created":` + at + `,"error":""}`
 	plan      = `{"id":"p1","name":"nightly","vm_tags":["prod"],"schedule_type":"daily","time":"02:00","timezone":"UTC","weekday":"sunday","day":1,` +
@@ -140,6 +140,7 @@ const (
 		`"score":50,"started":` + at + `,"completed":` + at + `,"error":"","checks":[{"id":"vm-agent","title":"t","scope":"vm","status":"failed",` +
 		`"evidence":"e","remedy":"r"}]}`
 	delivery = `{"id":"d1","event":"vm.failed","status":"delivered","attempts":1,"replays":0,"created":` + at + `}`
+	dataDisk = `{"name":"data","size":4,"image":"","read_only":false,"serial":"data","iops":0,"bytes_per_second":0,"state":"attached"}`
 	count    = `{"packets":1,"bytes":2}`
 	both     = `{"allowed":` + count + `,"denied":` + count + `}`
 )
@@ -158,7 +159,8 @@ var examples = map[string]string{
 	"ListVMs":            `{"items":[` + one + `],"total":1,"offset":0,"limit":100}`,
 	"CreateVM":           one, "GetVM": one, "UpdateVM": one, "CloneVM": one,
 	"StartVM": `{"status":"starting","job_id":"j1"}`, "StopVM": `{"status":"stopped"}`, "RestartVM": `{"status":"restarted"}`,
-	"InsertCD": one, "EjectCD": one, "PauseVM": `{"status":"paused"}`, "ResumeVM": `{"status":"running"}`,
+	"InsertCD": one, "EjectCD": one, "ListDisks": "[" + dataDisk + "]", "AddDisk": dataDisk, "ChangeDisk": dataDisk, "RemoveDisk": one,
+	"PauseVM": `{"status":"paused"}`, "ResumeVM": `{"status":"running"}`,
 	"GetVMMetrics":  `{"cpu_usage":1.5,"memory_usage":1,"disk_usage":1,"network_rx":1,"network_tx":1}`,
 	"Exec":          `{"stdout":"","stderr":"","exit_code":0,"truncated":false}`,
 	"PutFile":       `{"path":"/tmp/file","size":21,"mode":"0600","sha256":"cde4fde0e3138f471cd1ac3e4c2c1904349fe167e472fcdd1a6e337286e65717"}`,
@@ -221,19 +223,24 @@ func commandLines(t *testing.T) map[string]string {
 		"restart web":                 "RestartVM",
 		"pause web":                   "PauseVM",
 		"cd insert web base":          "InsertCD",
-		"cd eject web":                "EjectCD",
-		"resume web --tenant acme":    "ResumeVM",
-		"metrics web":                 "GetVMMetrics",
-		"events web --limit 5":        "ListVMEvents",
-		"exec web --tenant acme --env A=b --cwd / -- x -y":  "Exec",
-		"cp " + file + " web:/tmp/":                         "PutFile",
-		"cp web:/etc/motd -":                                "GetFile",
-		"snapshot create web before --full --description d": "CreateSnapshot",
-		"snapshot list web":                                 "ListSnapshots",
-		"snapshot show web before":                          "ListSnapshots GetSnapshot",
-		"snapshot tree web":                                 "GetSnapshotTree",
-		"snapshot revert web before --yes":                  "ListSnapshots RevertSnapshot",
-		"snapshot delete web before --yes":                  "ListSnapshots DeleteSnapshot",
+		"disk list web":               "ListDisks",
+		"disk add web data --size 4G --image base --read-only --iops 5 --bytes-per-second 1000": "AddDisk",
+		"disk resize web data 4G":                              "ChangeDisk",
+		"disk limit web data --iops 5 --bytes-per-second 1000": "ChangeDisk",
+		"disk remove web data --yes":                           "RemoveDisk",
+		"cd eject web":                                         "EjectCD",
+		"resume web --tenant acme":                             "ResumeVM",
+		"metrics web":                                          "GetVMMetrics",
+		"events web --limit 5":                                 "ListVMEvents",
+		"exec web --tenant acme --env A=b --cwd / -- x -y":     "Exec",
+		"cp " + file + " web:/tmp/":                            "PutFile",
+		"cp web:/etc/motd -":                                   "GetFile",
+		"snapshot create web before --full --description d":    "CreateSnapshot",
+		"snapshot list web":                                    "ListSnapshots",
+		"snapshot show web before":                             "ListSnapshots GetSnapshot",
+		"snapshot tree web":                                    "GetSnapshotTree",
+		"snapshot revert web before --yes":                     "ListSnapshots RevertSnapshot",
+		"snapshot delete web before --yes":                     "ListSnapshots DeleteSnapshot",
 		"image build web --package nginx,git --release 12 --autologin --cloud-init --tenant acme": "BuildImage GetJob GetImage",
 		"image build web --distribution ubuntu --no-wait":                                         "BuildImage",
 		"image list --state completed --search w --all":                                           "ListImages",

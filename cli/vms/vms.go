@@ -78,7 +78,7 @@ runs on this machine, the command logs in as the admin whose password "mainstay 
 	cmd.PersistentFlags().StringVar(s.tenant, "tenant", "", "the tenant whose VM is meant")
 	cmd.AddCommand(
 		s.list(), s.show(), s.create(), s.set(), s.clone(), s.delete(),
-		s.start(), s.stop(), s.restart(), s.pause(), s.resume(), s.cd(),
+		s.start(), s.stop(), s.restart(), s.pause(), s.resume(), s.disks(), s.cd(),
 		s.metrics(), s.events(), s.watch(), s.snapshots(), s.images(), s.backups(), s.network(), s.jobs(),
 		s.webhooks(), s.compliance(),
 		s.billing(),

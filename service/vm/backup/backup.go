@@ -119,6 +119,7 @@ type settings struct {
 	CPUs          int               `json:"cpus"`
 	Memory        int               `json:"memory"`
 	Disk          int               `json:"disk"`
+	LeftOut       []string          `json:"left_out,omitempty"` // disks that are not in the backup
 	Labels        map[string]string `json:"labels,omitempty"`
 	Tags          []string          `json:"tags,omitempty"`
 	About         string            `json:"description,omitempty"`
@@ -135,7 +136,7 @@ func settingsOf(r *record.VM, own *record.VMPolicy, b *record.Backup) (json.RawM
 	}
 	return json.Marshal(settings{
 		Backup: b.ID, Policy: b.Policy, RetentionDays: b.RetentionDays, Description: b.Description,
-		Name: r.Name, CPUs: r.CPUs, Memory: r.Memory, Disk: r.Disk, Labels: r.Labels.V, Tags: r.Tags.V,
+		Name: r.Name, CPUs: r.CPUs, Memory: r.Memory, Disk: r.Disk, LeftOut: b.LeftOut.V, Labels: r.Labels.V, Tags: r.Tags.V,
 		About: r.Description, Autostart: r.Autostart, Spec: r.Spec.V, NetworkPolicy: policy,
 	})
 }

@@ -81,6 +81,7 @@ func (m *Manager) scan(ctx context.Context) (out ScanReport, err error) {
 			continue // its job has committed it a moment ago
 		}
 		b.ID, b.Description, b.RetentionDays, b.Policy = s.Backup, s.Description, s.RetentionDays, s.Policy
+		b.LeftOut.V = s.LeftOut
 		if b.ID == "" {
 			b.ID = record.NewID()
 		}

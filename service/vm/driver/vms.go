@@ -344,6 +344,9 @@ func seenOf(vm *hypervisorapi.VM, node string) (record.Seen, error) {
 		MAC: vm.Mac, Agent: record.Agent{Connected: vm.Agent.Connected, Version: vm.Agent.Version},
 		Autostart: vm.Autostart, LastError: vm.LastError,
 	}
+	for i := range vm.Disks {
+		seen.Disks = append(seen.Disks, diskOf(&vm.Disks[i]))
+	}
 	if vm.Cd != nil {
 		seen.CD = vm.Cd.Image
 	}
@@ -357,7 +360,7 @@ func seenOfFleet(vm *hypervisorapi.FleetVM) (record.Seen, error) {
 	return seenOf(&hypervisorapi.VM{
 		Id: vm.Id, State: vm.State, Generation: vm.Generation, DiskGib: vm.DiskGib, Ips: vm.Ips, Mac: vm.Mac, Agent: vm.Agent,
 		Autostart: vm.Autostart, LastError: vm.LastError, StartedAt: vm.StartedAt, Vcpus: vm.Vcpus, MemoryMib: vm.MemoryMib,
-		Pending: vm.Pending, Cd: vm.Cd,
+		Pending: vm.Pending, Cd: vm.Cd, Disks: vm.Disks,
 	}, vm.Node)
 }
 

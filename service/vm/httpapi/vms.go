@@ -18,7 +18,7 @@ func apiVM(ctx context.Context, r record.VM) vmapi.VM {
 	v := &r.Spec.V
 	out := vmapi.VM{
 		Id: r.ID, Name: r.Name, Tenant: some(r.Tenant), Image: v.Image, Cpus: r.CPUs, Memory: r.Memory, Disk: r.Disk,
-		Cd: some(r.CD), Pending: orEmpty(r.Pending.V),
+		Disks: orEmpty(list.Each(r.Disks.V, apiDisk)), Cd: some(r.CD), Pending: orEmpty(r.Pending.V),
 		Labels: r.Labels.V, Tags: orEmpty(r.Tags.V), Description: r.Description, State: vmapi.State(r.State),
 		Unreachable: r.Unreachable, Provisioned: r.Provisioned(), Autostart: r.Autostart, Protected: r.Protected,
 		Backend: v.Backend, Node: r.Node, Ips: orEmpty(r.IPs.V), Mac: r.MAC,

@@ -120,6 +120,7 @@ func (l *Life) Clone(ctx context.Context, source *record.VM, name string, linked
 	r.Spec.V.Source, r.Spec.V.Linked = source.ID, linked
 	r.Spec.V.Network.Forwards = nil // two VMs cannot share a port of the host
 	r.DriverID, r.Node, r.DriverGen, r.IPs.V, r.MAC, r.LastError = "", "", 0, nil, "", ""
+	r.Disks.V, r.Reservations.V, r.DataDisk = nil, nil, 0
 	r.Agent.V, r.SnapshotID, r.Secret, r.StartedAt, r.Protected = record.Agent{}, "", "", db.Time{}, false
 	begin := l.begin(ctx, record.JobProvision)
 	return l.store.Add(ctx, r, "vm.clone", "cloned from "+source.Name, func(tx *db.Tx, r *record.VM) error {

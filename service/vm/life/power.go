@@ -118,16 +118,20 @@ func (l *Life) power(ctx context.Context, r *record.VM, do func(at driver.Place)
 	after := context.WithoutCancel(ctx)
 	switch {
 	case fault.Is(err, fault.NotFound):
-		return l.vanished(after, r)
+		return l.vanished(after, r, err)
 	case err != nil:
 		return err
 	}
 	return l.store.Observed(after, r.ID, seen, true)
 }
 
-// vanished stores that the daemon does not know a VM any more, and returns the fault about it.
-func (l *Life) vanished(ctx context.Context, r *record.VM) error {
-	if _, err := l.driver.Get(ctx, driver.PlaceOf(r)); !fault.Is(err, fault.NotFound) {
+// vanished stores that the daemon does not know a VM any more, and returns the fault about it. If the daemon
+// does know it, it returns the fault that led here, which is about something else.
+func (l *Life) vanished(ctx context.Context, r *record.VM, cause error) error {
+	switch _, err := l.driver.Get(ctx, driver.PlaceOf(r)); {
+	case err == nil:
+		return cause
+	case !fault.Is(err, fault.NotFound):
 		return err
 	}
 	if err := l.store.Observed(ctx, r.ID, record.Vanished(r), true); err != nil {

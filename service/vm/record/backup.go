@@ -31,31 +31,32 @@ const (
 
 // Backup is a backup of a VM. It outlives the VM.
 type Backup struct {
-	ID            string  `db:"id"`
-	VM            string  `db:"vm_id"`
-	VMName        string  `db:"vm_name"`
-	Tenant        string  `db:"tenant"`
-	Kind          string  `db:"kind"`
-	Status        string  `db:"status"`
-	Description   string  `db:"description"`
-	Policy        string  `db:"policy_id"` // empty: none
-	RepoID        string  `db:"repo_id"`   // its id in the repository; empty: not completed
-	DriverID      string  `db:"driver_id"` // the VM's id at the daemon
-	Checkpoint    string  `db:"checkpoint"`
-	SizeBytes     int64   `db:"size_bytes"` // what it has added to the repository
-	DiskBytes     int64   `db:"disk_bytes"`
-	ReadBytes     int64   `db:"read_bytes"`
-	Consistency   string  `db:"consistency"`
-	RetentionDays int     `db:"retention_days"` // 0: it does not expire
-	Error         string  `db:"error"`
-	CreatedAt     db.Time `db:"created_at"`
-	FinishedAt    db.Time `db:"finished_at"`
-	ExpiresAt     db.Time `db:"expires_at"`
-	ProtectedTill db.Time `db:"protected_until"`
-	VerifiedAt    db.Time `db:"verified_at"`
-	Boot          string  `db:"boot"`       // how its last trial boot ended; empty: there was none
-	BootError     string  `db:"boot_error"` // why it did not pass
-	BootedAt      db.Time `db:"booted_at"`
+	ID            string            `db:"id"`
+	VM            string            `db:"vm_id"`
+	VMName        string            `db:"vm_name"`
+	Tenant        string            `db:"tenant"`
+	Kind          string            `db:"kind"`
+	Status        string            `db:"status"`
+	Description   string            `db:"description"`
+	Policy        string            `db:"policy_id"` // empty: none
+	RepoID        string            `db:"repo_id"`   // its id in the repository; empty: not completed
+	DriverID      string            `db:"driver_id"` // the VM's id at the daemon
+	Checkpoint    string            `db:"checkpoint"`
+	SizeBytes     int64             `db:"size_bytes"` // what it has added to the repository
+	DiskBytes     int64             `db:"disk_bytes"`
+	LeftOut       db.JSON[[]string] `db:"left_out"` // disks beside the system disk, which alone is in it
+	ReadBytes     int64             `db:"read_bytes"`
+	Consistency   string            `db:"consistency"`
+	RetentionDays int               `db:"retention_days"` // 0: it does not expire
+	Error         string            `db:"error"`
+	CreatedAt     db.Time           `db:"created_at"`
+	FinishedAt    db.Time           `db:"finished_at"`
+	ExpiresAt     db.Time           `db:"expires_at"`
+	ProtectedTill db.Time           `db:"protected_until"`
+	VerifiedAt    db.Time           `db:"verified_at"`
+	Boot          string            `db:"boot"`       // how its last trial boot ended; empty: there was none
+	BootError     string            `db:"boot_error"` // why it did not pass
+	BootedAt      db.Time           `db:"booted_at"`
 }
 
 // How trial boots of backups end.
@@ -89,6 +90,9 @@ func (s *Store) AddBackup(
 		}
 		b.VM, b.VMName, b.Tenant, b.DriverID, b.Status = r.ID, r.Name, r.Tenant, r.DriverID, BackupPending
 		b.CreatedAt = db.At(s.now())
+		for _, d := range r.Disks.V {
+			b.LeftOut.V = append(b.LeftOut.V, d.Name)
+		}
 		if b.RetentionDays > 0 {
 			b.ExpiresAt = db.At(s.now().AddDate(0, 0, b.RetentionDays))
 		}

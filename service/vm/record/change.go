@@ -262,7 +262,8 @@ type Seen struct {
 	State          State
 	CPUs, Memory   int // what is wanted; 0: not known
 	Pending        []string
-	Disk           int // GiB; 0: not known
+	Disk           int    // GiB; 0: not known
+	Disks          []Disk // beside the system disk
 	CD             string
 	IPs            []string
 	MAC            string
@@ -286,7 +287,7 @@ func (r *VM) Observe(seen Seen) (changed bool) {
 	}
 	if seen.CPUs > 0 && seen.Memory > 0 { // the daemon's word counts, also if a change was interrupted
 		r.CPUs, r.Memory, r.Pending.V = seen.CPUs, seen.Memory, seen.Pending
-		r.CD = seen.CD
+		r.CD, r.Disks.V = seen.CD, seen.Disks
 	}
 	if seen.LastError != "" || seen.State == Running || before.State == Missing {
 		r.LastError = seen.LastError
@@ -295,7 +296,8 @@ func (r *VM) Observe(seen Seen) (changed bool) {
 		!slices.Equal(before.IPs.V, r.IPs.V) || before.MAC != r.MAC ||
 		before.Agent.V != r.Agent.V || !before.StartedAt.Equal(r.StartedAt.Time) || before.Disk != r.Disk ||
 		before.Autostart != r.Autostart || before.CPUs != r.CPUs || before.Memory != r.Memory ||
-		!slices.Equal(before.Pending.V, r.Pending.V) || before.LastError != r.LastError || before.DriverGen != r.DriverGen
+		!slices.Equal(before.Pending.V, r.Pending.V) || before.LastError != r.LastError || before.DriverGen != r.DriverGen ||
+		!slices.Equal(before.Disks.V, r.Disks.V) || before.CD != r.CD
 }
 
 // Observed stores what the daemon tells about a VM, with an event if its state has changed. While a
@@ -306,7 +308,8 @@ func (s *Store) Observed(ctx context.Context, id string, seen Seen, force bool) 
 			return "", false // an answer that was overtaken by a newer one
 		}
 		was, at := r.State, r.Node
-		if changed = r.Observe(seen); at != r.Node {
+		changed = r.Observe(seen)
+		if changed = r.dropReservations(s.now(), "") || changed; at != r.Node {
 			message = fmt.Sprintf("it moved from the host %s to %s", at, r.Node)
 		} else if was != r.State {
 			message = string(r.State)
@@ -321,7 +324,7 @@ func (s *Store) Observed(ctx context.Context, id string, seen Seen, force bool) 
 // Same reports whether a row holds already what is seen.
 func (r *VM) Same(seen Seen) bool {
 	copied := *r
-	return !copied.Observe(seen)
+	return !copied.Observe(seen) && len(r.Reservations.V) == 0
 }
 
 // AllUnreached stores that no host answers.

@@ -60,7 +60,7 @@ func (t *Tenant) Check(more Use) error {
 }
 
 const selectUse = `SELECT COUNT(*) AS vms, COALESCE(SUM(cpus), 0) AS cpus, COALESCE(SUM(memory), 0) AS memory,
-	COALESCE(SUM(disk), 0) AS disk, (SELECT COUNT(*) FROM snapshots s JOIN vms v ON v.id = s.vm_id
+	COALESCE(SUM(disk + data_disk), 0) AS disk, (SELECT COUNT(*) FROM snapshots s JOIN vms v ON v.id = s.vm_id
 	WHERE v.tenant = ? AND v.deleted_at IS NULL) AS snapshots, (SELECT COALESCE(SUM(size_bytes), 0) FROM backups b
 	WHERE b.tenant = ?) AS backup_bytes FROM vms WHERE tenant = ? AND deleted_at IS NULL`
 

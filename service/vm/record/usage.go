@@ -134,7 +134,7 @@ func (tx *counting) sighted(ctx context.Context, seen *Sighting) error {
 			return err
 		}
 	}
-	size := tariff.Size{Disk: int64(cmp.Or(seen.Seen.Disk, r.Disk))}
+	size := tariff.Size{Disk: int64(cmp.Or(seen.Seen.Disk, r.Disk) + sizeOf(seen.Seen.Disks))}
 	if err := tx.extend(ctx, &r, disk, seen.At, &size); err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (tx *counting) begin(ctx context.Context, r *VM, kind string, started time.
 	}
 	size := tariff.Size{CPUs: int64(r.CPUs), Memory: int64(r.Memory)}
 	if kind == trackDisk {
-		size = tariff.Size{Disk: int64(r.Disk)}
+		size = tariff.Size{Disk: int64(r.Disk + r.dataSize())}
 	}
 	first := tariff.Cut(t.To.Time, t.To.Time, size, tx.prices)[0]
 	return t, tx.Insert(ctx, "usage_segments", t.usage(r.Name, first))
@@ -236,7 +236,7 @@ func (tx *counting) last(ctx context.Context, r *VM, t *track) (Usage, error) {
 	}
 	size := tariff.Size{CPUs: int64(r.CPUs), Memory: int64(r.Memory)}
 	if t.Kind == trackDisk {
-		size = tariff.Size{Disk: int64(r.Disk)}
+		size = tariff.Size{Disk: int64(r.Disk + r.dataSize())}
 	}
 	last = t.usage(r.Name, tariff.Cut(t.To.Time, t.To.Time, size, tx.prices)[0])
 	return last, tx.Insert(ctx, "usage_segments", last)

@@ -71,37 +71,40 @@ type Agent struct {
 
 // VM is a VM as stored.
 type VM struct {
-	ID          string                     `db:"id"`
-	Name        string                     `db:"name"`
-	Tenant      string                     `db:"tenant"`
-	Spec        db.JSON[Spec]              `db:"spec"`
-	Labels      db.JSON[map[string]string] `db:"labels"`
-	Tags        db.JSON[[]string]          `db:"tags"`
-	Description string                     `db:"description"`
-	CPUs        int                        `db:"cpus"`
-	Memory      int                        `db:"memory"`  // MiB
-	Disk        int                        `db:"disk"`    // GiB; 0: not known yet
-	CD          string                     `db:"cd"`      // the image in its drive, as the daemon names it; empty: none
-	Pending     db.JSON[[]string]          `db:"pending"` // fields whose change waits for the next start
-	State       State                      `db:"state"`
-	Unreachable bool                       `db:"unreachable"` // its host does not answer
-	Autostart   bool                       `db:"autostart"`
-	Protected   bool                       `db:"protected"`
-	Node        string                     `db:"node"`
-	DriverID    string                     `db:"driver_id"` // its id at the daemon; empty: not made
-	DriverGen   int64                      `db:"driver_gen"`
-	IPs         db.JSON[[]string]          `db:"ips"`
-	MAC         string                     `db:"mac"`
-	Agent       db.JSON[Agent]             `db:"agent"`
-	LastError   string                     `db:"last_error"`
-	SnapshotID  string                     `db:"snapshot_id"` // the snapshot that its disk stands on
-	Secret      string                     `db:"secret"`      // sealed CloudInit
-	Search      string                     `db:"search"`
-	Events      int64                      `db:"events"` // number of events so far
-	CreatedAt   db.Time                    `db:"created_at"`
-	UpdatedAt   db.Time                    `db:"updated_at"`
-	StartedAt   db.Time                    `db:"started_at"`
-	DeletedAt   db.Time                    `db:"deleted_at"`
+	ID           string                     `db:"id"`
+	Name         string                     `db:"name"`
+	Tenant       string                     `db:"tenant"`
+	Spec         db.JSON[Spec]              `db:"spec"`
+	Labels       db.JSON[map[string]string] `db:"labels"`
+	Tags         db.JSON[[]string]          `db:"tags"`
+	Description  string                     `db:"description"`
+	CPUs         int                        `db:"cpus"`
+	Memory       int                        `db:"memory"` // MiB
+	Disk         int                        `db:"disk"`   // GiB; 0: not known yet
+	Disks        db.JSON[[]Disk]            `db:"disks"`  // beside the system disk
+	Reservations db.JSON[[]Reservation]     `db:"disk_reservations"`
+	DataDisk     int                        `db:"data_disk"` // GiB of Disks and Reservations; save computes it
+	CD           string                     `db:"cd"`        // the image in its drive, as the daemon names it; empty: none
+	Pending      db.JSON[[]string]          `db:"pending"`   // fields whose change waits for the next start
+	State        State                      `db:"state"`
+	Unreachable  bool                       `db:"unreachable"` // its host does not answer
+	Autostart    bool                       `db:"autostart"`
+	Protected    bool                       `db:"protected"`
+	Node         string                     `db:"node"`
+	DriverID     string                     `db:"driver_id"` // its id at the daemon; empty: not made
+	DriverGen    int64                      `db:"driver_gen"`
+	IPs          db.JSON[[]string]          `db:"ips"`
+	MAC          string                     `db:"mac"`
+	Agent        db.JSON[Agent]             `db:"agent"`
+	LastError    string                     `db:"last_error"`
+	SnapshotID   string                     `db:"snapshot_id"` // the snapshot that its disk stands on
+	Secret       string                     `db:"secret"`      // sealed CloudInit
+	Search       string                     `db:"search"`
+	Events       int64                      `db:"events"` // number of events so far
+	CreatedAt    db.Time                    `db:"created_at"`
+	UpdatedAt    db.Time                    `db:"updated_at"`
+	StartedAt    db.Time                    `db:"started_at"`
+	DeletedAt    db.Time                    `db:"deleted_at"`
 
 	// Job is the unfinished job that changes the VM. It is nil if there is none.
 	Job *JobRef `db:"-"`
@@ -257,11 +260,14 @@ func (s *Store) save(ctx context.Context, tx *db.Tx, r *VM) error {
 		return err
 	}
 	r.UpdatedAt, r.Search = db.At(s.now()), r.searchText()
+	r.DataDisk = r.dataSize() + r.reserved()
 	if _, err := tx.Exec(ctx, `UPDATE vms SET name = ?, spec = ?, labels = ?, tags = ?, description = ?, cpus = ?, memory = ?,
-		disk = ?, cd = ?, pending = ?, state = ?, unreachable = ?, autostart = ?, protected = ?, node = ?, driver_id = ?,
+		disk = ?, disks = ?, disk_reservations = ?, data_disk = ?, cd = ?, pending = ?, state = ?, unreachable = ?,
+		autostart = ?, protected = ?, node = ?, driver_id = ?,
 		driver_gen = ?, ips = ?, mac = ?, agent = ?, last_error = ?, snapshot_id = ?, secret = ?, search = ?,
 		events = ?, updated_at = ?, started_at = ?, deleted_at = ? WHERE id = ?`,
-		r.Name, r.Spec, r.Labels, r.Tags, r.Description, r.CPUs, r.Memory, r.Disk, r.CD, r.Pending, r.State,
+		r.Name, r.Spec, r.Labels, r.Tags, r.Description, r.CPUs, r.Memory, r.Disk, r.Disks, r.Reservations, r.DataDisk,
+		r.CD, r.Pending, r.State,
 		r.Unreachable, r.Autostart, r.Protected, r.Node, r.DriverID, r.DriverGen, r.IPs, r.MAC, r.Agent, r.LastError,
 		r.SnapshotID, r.Secret, r.Search, r.Events, r.UpdatedAt, r.StartedAt, r.DeletedAt, r.ID); err != nil {
 		return err

@@ -1435,6 +1435,64 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/vms/{name}/disks": {
+        parameters: {
+            query?: {
+                /** @description The VM's tenant, for callers without one */
+                tenant?: components["parameters"]["OfTenant"];
+            };
+            header?: never;
+            path: {
+                /** @description A VM's name */
+                name: components["parameters"]["VMName"];
+            };
+            cookie?: never;
+        };
+        /** The disks of a VM, the system disk first; none while the daemon has not made the VM */
+        get: operations["ListDisks"];
+        put?: never;
+        /**
+         * Make a disk, empty or as a copy of an image, and attach it, also while the VM runs
+         * @description A VM that boots its disk sees the new one at once. One that boots a kernel from the catalog sees it from its next start on; until then it is
+         *     `pending`. A VM may have eight disks beside its system disk.
+         */
+        post: operations["AddDisk"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/vms/{name}/disks/{disk}": {
+        parameters: {
+            query?: {
+                /** @description The VM's tenant, for callers without one */
+                tenant?: components["parameters"]["OfTenant"];
+            };
+            header?: never;
+            path: {
+                /** @description A disk's name; `system` is the system disk */
+                disk: components["parameters"]["DiskName"];
+                /** @description A VM's name */
+                name: components["parameters"]["VMName"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Detach a disk and remove it with what it holds
+         * @description The guest is asked to let go of the disk. If it does not, the disk stays (409): unmount it in the guest and try again, or stop the VM. A VM
+         *     that boots a kernel from the catalog keeps the disk until it stops; until then the disk is `removing`.
+         */
+        delete: operations["RemoveDisk"];
+        options?: never;
+        head?: never;
+        /** Make a disk larger or change its limits, at once, also while the VM runs; the system disk has the name `system` */
+        patch: operations["ChangeDisk"];
+        trace?: never;
+    };
     "/api/vms/{name}/events": {
         parameters: {
             query?: {
@@ -2071,6 +2129,8 @@ export interface components {
             id: string;
             /** @description The job that makes it; for a day */
             job_id?: string;
+            /** @description The disks that the VM had beside its system disk, which alone is backed up */
+            left_out: string[];
             /** @description The id of the policy that it is of */
             policy?: string;
             /** Format: date-time */
@@ -2285,6 +2345,11 @@ export interface components {
             read_only?: boolean;
             source: string;
         };
+        /**
+         * Format: int64
+         * @description The most bytes a second, of reads and writes together; 0: no limit. Admins without a tenant set it
+         */
+        BytesPerSecond: number;
         CDSpec: {
             /** @description Name of an image, usually of an installation medium; see `/api/images/iso` */
             image: string;
@@ -2435,6 +2500,42 @@ export interface components {
             schema_version: number;
             status: components["schemas"]["PolicyState"];
             vm: string;
+        };
+        Disk: {
+            bytes_per_second: components["schemas"]["BytesPerSecond"];
+            /** @description The image that it is a copy of; empty when it began empty */
+            image: string;
+            iops: components["schemas"]["IOPS"];
+            /** @description `system` for the system disk */
+            name: string;
+            read_only: boolean;
+            /** @description The serial number that the guest sees: Linux guests have the disk at /dev/disk/by-id/virtio-SERIAL. Empty for the system disk */
+            serial: string;
+            /** @description GiB */
+            size: number;
+            /**
+             * @description `attached`: the VM has it whenever it runs. `pending`: the next start attaches it. `removing`: it goes when the VM stops
+             * @enum {string}
+             */
+            state: "attached" | "pending" | "removing";
+        };
+        DiskChange: {
+            bytes_per_second?: components["schemas"]["BytesPerSecond"];
+            iops?: components["schemas"]["IOPS"];
+            /** @description GiB; disks only grow */
+            size?: number;
+        };
+        DiskSpec: {
+            bytes_per_second?: components["schemas"]["BytesPerSecond"];
+            /** @description Name of an image that the disk becomes a copy of. Left out: it is empty */
+            image?: string;
+            iops?: components["schemas"]["IOPS"];
+            /** @description Unique in the VM, and the serial number that the guest sees */
+            name: string;
+            /** @default false */
+            read_only: boolean;
+            /** @description GiB */
+            size: number;
         };
         /** @enum {string} */
         Distribution: "fedora" | "ubuntu" | "debian" | "centos" | "arch" | "opensuse" | "alma" | "rocky";
@@ -2744,6 +2845,11 @@ export interface components {
             /** @description A month in UTC, such as 2026-11; the present one when absent */
             period?: string;
         };
+        /**
+         * Format: int64
+         * @description The most reads and writes a second; 0: no limit. Admins without a tenant set it
+         */
+        IOPS: number;
         IPCacheEntry: {
             cidr: string;
             /** Format: int64 */
@@ -3300,6 +3406,8 @@ export interface components {
             description: string;
             /** @description GiB; 0 while it is not known, because the image decides */
             disk: number;
+            /** @description Those beside the system disk */
+            disks: components["schemas"]["Disk"][];
             id: string;
             image: string;
             ips: string[];
@@ -3315,7 +3423,7 @@ export interface components {
             network: components["schemas"]["Network"];
             /** @description The host that it is on; empty without a fleet */
             node: string;
-            /** @description Fields whose change waits for the next start: `cpus`, `memory`, `cd` */
+            /** @description Fields whose change waits for the next start: `cpus`, `memory`, `disks`, `cd` */
             pending: string[];
             protected: boolean;
             /** @description The daemon has made it */
@@ -3658,6 +3766,8 @@ export interface components {
         Cursor: string;
         /** @description A delivery's id */
         DeliveryID: string;
+        /** @description A disk's name; `system` is the system disk */
+        DiskName: string;
         /** @description The name of a group or network policy */
         DocumentName: string;
         /** @description Whose it is, for admins without a tenant; `*` is every tenant */
@@ -6528,6 +6638,153 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooMany"];
+        };
+    };
+    ListDisks: {
+        parameters: {
+            query?: {
+                /** @description The VM's tenant, for callers without one */
+                tenant?: components["parameters"]["OfTenant"];
+            };
+            header?: never;
+            path: {
+                /** @description A VM's name */
+                name: components["parameters"]["VMName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description All of them */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Disk"][];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    AddDisk: {
+        parameters: {
+            query?: {
+                /** @description The VM's tenant, for callers without one */
+                tenant?: components["parameters"]["OfTenant"];
+            };
+            header?: never;
+            path: {
+                /** @description A VM's name */
+                name: components["parameters"]["VMName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DiskSpec"];
+            };
+        };
+        responses: {
+            /** @description The disk */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Disk"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    RemoveDisk: {
+        parameters: {
+            query?: {
+                /** @description The VM's tenant, for callers without one */
+                tenant?: components["parameters"]["OfTenant"];
+            };
+            header?: never;
+            path: {
+                /** @description A disk's name; `system` is the system disk */
+                disk: components["parameters"]["DiskName"];
+                /** @description A VM's name */
+                name: components["parameters"]["VMName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The VM */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VM"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    ChangeDisk: {
+        parameters: {
+            query?: {
+                /** @description The VM's tenant, for callers without one */
+                tenant?: components["parameters"]["OfTenant"];
+            };
+            header?: never;
+            path: {
+                /** @description A disk's name; `system` is the system disk */
+                disk: components["parameters"]["DiskName"];
+                /** @description A VM's name */
+                name: components["parameters"]["VMName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DiskChange"];
+            };
+        };
+        responses: {
+            /** @description The disk */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Disk"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
         };
     };
     ListVMEvents: {

@@ -102,6 +102,7 @@ func New(t testing.TB) *Daemon {
 		"GetNetworkPolicy": d.getPolicy, "PutNetworkPolicy": d.putPolicy, "DeleteNetworkPolicy": d.deletePolicy,
 		"GetImage": d.getImage, "UploadImage": d.uploadImage, "RemoveImage": d.removeImage, "CleanImages": d.cleanImages,
 		"ResizeImage": d.resizeImage, "InsertCD": d.insertCD, "EjectCD": d.ejectCD,
+		"ListDisks": d.listDisks, "CreateDisk": d.createDisk, "ChangeDisk": d.changeDisk, "RemoveDisk": d.removeDisk,
 		"ListFlows": d.listFlows, "Exec": d.exec, "PingAgent": d.ping,
 	}
 	mux := http.NewServeMux()
