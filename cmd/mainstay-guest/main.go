@@ -48,14 +48,10 @@ func main() {
 	log := slog.New(slog.NewTextHandler(logTo(*kmsg), nil))
 	if flag.NArg() > 0 {
 		err := command(ctx, flag.Args(), *secret)
-		if errors.Is(err, volumes.ErrNotFound) {
-			os.Exit(exitNotFound)
-		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
 		}
-		return
+		os.Exit(exitCode(err))
 	}
 	a, err := agent.New(agent.Config{Version: version, SecretFile: *secret, Log: log})
 	if err == nil {
@@ -72,8 +68,19 @@ func main() {
 	}
 }
 
-// exitNotFound is the exit code for a path that does not exist on a volume.
-const exitNotFound = 4
+// exitCode returns the exit code for an error of a command: 4 for a path that does not exist on a volume,
+// 5 for a volume that is not mounted.
+func exitCode(err error) int {
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, volumes.ErrNotFound):
+		return 4
+	case errors.Is(err, volumes.ErrNoVolume):
+		return 5
+	}
+	return 1
+}
 
 // sandboxSocket is the socket of a sandbox's agent, used by relays.
 const sandboxSocket = "/run/mainstay-guest/agent.sock"

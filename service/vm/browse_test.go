@@ -11,6 +11,7 @@ import (
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	vmapi "github.com/mainstay-infra/mainstay/api/vm"
 	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
+	"github.com/mainstay-infra/mainstay/service/vm/driver/drivertest"
 )
 
 // readers returns how many VMs of the daemon read backups.
@@ -207,4 +208,44 @@ func TestABackupThatCannotBeOpenedLeavesNothing(t *testing.T) {
 		m.call("GET", files+"list?volume=vdb", m.admin, nil).Want(503)
 	}
 	m.call("GET", files+"content?volume=vdb&path=/a", m.admin, nil).Want(503)
+}
+
+// A file system that makes the kernel of the VM that reads it fail is not the end of the rest: the next
+// request opens the backup anew.
+func TestABackupIsOpenedAnewOnceItsReaderHasFailed(t *testing.T) {
+	t.Parallel()
+	m := start(t)
+	boss := m.user("boss", "admin", "acme")
+	files, _ := m.backedUp("web", boss)
+	m.call("GET", files+"list?volume=vdb", boss, nil).Want(200)
+	opened := func() int { return len(m.daemon.Calls("ServeDisk")) }
+	for _, broken := range []*drivertest.Fault{
+		{Status: 504, Body: `{"code":"agent_timeout","error":"the guest's agent broke off","request_id":"r"}`},
+		{Status: 409, Body: `{"code":"agent_not_connected","error":"the guest's agent is not connected","request_id":"r"}`},
+	} {
+		m.daemon.Fail(func(c drivertest.Call) *drivertest.Fault {
+			if c.Operation == "Exec" {
+				return broken
+			}
+			return nil
+		})
+		a := m.call("GET", files+"list?volume=vdb", boss, nil).Want(503)
+		if !strings.Contains(a.Body, "the VM that read the backup has failed") || strings.Contains(a.Body, "guest's agent") {
+			t.Errorf("%s", a.Body)
+		}
+		m.daemon.Fail(nil)
+		before := opened()
+		m.call("GET", files+"list?volume=vdb", boss, nil).Want(200)
+		if opened() != before+1 {
+			t.Errorf("%d times opened, %d before", opened(), before)
+		}
+	}
+	// A guest that has started again has nothing mounted.
+	m.daemon.Inspect(func(argv []string) hypervisorapi.ExecOutcome {
+		return hypervisorapi.ExecOutcome{ExitCode: 5, Stderr: "there is no such volume"}
+	})
+	m.call("GET", files+"content?volume=vdb&path=/disk", boss, nil).Want(503)
+	m.daemon.Inspect(nil)
+	m.call("GET", files+"content?volume=vdb&path=/disk", boss, nil).Want(200)
+	m.eventually("one VM reads", func() bool { return m.readers() == 1 })
 }

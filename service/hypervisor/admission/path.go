@@ -26,6 +26,9 @@ type Files struct {
 // Files returns the files that an admin, or any other caller, may open.
 func (p *Policy) Files(admin bool) Files { return Files{p, admin} }
 
+// Any reports whether the caller may open any file of the host.
+func (f Files) Any() bool { return f.admin || len(f.policy.AllowedImageDirs) > 0 }
+
 // Image opens the file at an absolute path for reading if the policy allows it. The caller must
 // close it. The checks apply to the opened file: pass on the file, not the path.
 func (f Files) Image(path string) (*os.File, error) {

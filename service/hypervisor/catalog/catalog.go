@@ -80,8 +80,11 @@ func (c *Catalog) Find(ctx context.Context, files admission.Files, name string) 
 	if !strings.Contains(name, "/") {
 		i, err := c.store.Image(ctx, name)
 		if fault.Is(err, fault.NotFound) {
-			return Content{}, "", fault.InvalidField("image",
-				"there is no image %q in the catalog; it may also be an absolute path", name)
+			hint := ""
+			if files.Any() {
+				hint = "; it may also be an absolute path"
+			}
+			return Content{}, "", fault.InvalidField("image", "there is no image %q in the catalog%s", name, hint)
 		}
 		if err != nil {
 			return Content{}, "", err

@@ -153,8 +153,13 @@ func (m *Manager) open(ctx context.Context, s *session, b *record.Backup, volume
 		return nil, err
 	}
 	content, err := m.cfg.Driver.ReadFile(ctx, s.at, at.Path)
-	if err != nil {
-		return nil, err
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	default:
+		s.end(errClosed)
+		return nil, errBroken(err)
 	}
 	return &File{content, at.Size}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -18,8 +19,9 @@ const (
 	// mountLimit bounds finding and mounting file systems: a large journal takes time to be replayed.
 	mountLimit = 2 * time.Minute
 	listLimit  = 30 * time.Second
-	// exitNotFound is the exit code of the program for a path that does not exist.
+	// Exit codes of the program: for a path that does not exist, and for a volume that is not mounted.
 	exitNotFound = 4
+	exitNoVolume = 5
 	// Limits of what the program may answer.
 	maxVolumes = 256
 	maxEntries = 500
@@ -128,19 +130,25 @@ func (s *session) resolve(ctx context.Context, volume, path string) (resolved, e
 	return at, nil
 }
 
-// ask runs the program in the helper VM, and decodes its answer.
+// ask runs the program in the helper VM, and decodes its answer. If the guest is not what it was, because its
+// kernel has failed at a file system, the session ends: the next request opens the backup anew.
 func (s *session) ask(ctx context.Context, out any, limit time.Duration, argv ...string) error {
 	ended, err := s.driver.Exec(ctx, s.at, append([]string{program}, argv...), limit)
 	switch {
 	case err != nil && s.closed():
 		return errClosed
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
 	case err != nil:
-		return err
+		s.end(errClosed)
+		return errBroken(err)
+	case ended.ExitCode == exitNoVolume:
+		s.end(errClosed)
+		return errBroken(errors.New(ended.Stderr))
 	case ended.ExitCode == exitNotFound:
 		return fault.New(fault.NotFound, "the backup has no such file or folder")
 	case ended.ExitCode != 0:
-		why := short(strings.TrimSpace(ended.Stderr), 500)
-		return fault.New(fault.Conflict, "the backup cannot be read so: %s", why)
+		return fault.New(fault.Conflict, "%s", short(strings.TrimSpace(ended.Stderr), 500))
 	}
 	d := json.NewDecoder(bytes.NewReader([]byte(ended.Stdout)))
 	if err := d.Decode(out); err != nil {
@@ -157,6 +165,12 @@ func (s *session) closed() bool {
 	default:
 		return false
 	}
+}
+
+// errBroken is the fault for a helper VM that has failed.
+func errBroken(err error) error {
+	return fault.Wrap(fault.Unavailable, err, "the VM that read the backup has failed; a file system in it may be damaged: "+
+		"try again, which opens the backup anew")
 }
 
 func garbage(format string, args ...any) error {

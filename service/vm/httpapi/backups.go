@@ -17,7 +17,7 @@ func (a *API) apiBackup(ctx context.Context, b record.Backup) vmapi.Backup {
 		Id: b.ID, VmId: b.VM, VmName: b.VMName, Tenant: some(b.Tenant), BackupType: vmapi.BackupType(b.Kind),
 		SizeBytes: b.SizeBytes, DiskBytes: b.DiskBytes, LeftOut: orEmpty(b.LeftOut.V), ReadBytes: b.ReadBytes,
 		Compressed: true,
-		Created: b.CreatedAt.Time, Finished: b.FinishedAt.Ptr(), Status: vmapi.BackupStatus(b.Status),
+		Created:    b.CreatedAt.Time, Finished: b.FinishedAt.Ptr(), Status: vmapi.BackupStatus(b.Status),
 		Consistency: b.Consistency, RetentionDays: b.RetentionDays, ExpiresAt: b.ExpiresAt.Ptr(),
 		ProtectedUntil: b.ProtectedTill.Ptr(), Verified: b.VerifiedAt.Ptr(), Policy: some(b.Policy),
 		Description: b.Description, Error: c.Public(b.Error),

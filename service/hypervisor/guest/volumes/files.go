@@ -48,7 +48,7 @@ func (p Paths) Files(volume, path, after string) (Page, error) {
 	}
 	names, err := names(path)
 	if err != nil {
-		return page, public(err, path)
+		return page, public(err)
 	}
 	for _, name := range names {
 		switch {
@@ -63,7 +63,7 @@ func (p Paths) Files(volume, path, after string) (Page, error) {
 		}
 		e, err := entry(filepath.Join(path, name), name)
 		if err != nil {
-			return page, public(err, path)
+			return page, public(err)
 		}
 		page.Entries = append(page.Entries, e)
 	}
@@ -89,7 +89,7 @@ func entry(path, name string) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	e := Entry{Name: name, Type: kinds[info.Mode().Type()], Size: info.Size(), Mode: info.Mode().String()}
+	e := Entry{Name: name, Type: kinds[info.Mode().Type()], Size: info.Size(), Mode: modeText(info.Mode())}
 	// JSON has no years beyond 9999, and a damaged file system has any.
 	if e.Modified = info.ModTime().UTC(); e.Modified.Year() > 9999 || e.Modified.Year() < 0 {
 		e.Modified = time.Time{}
@@ -125,23 +125,22 @@ func (p Paths) Resolve(volume, path string) (Resolved, error) {
 	}
 	real, err := filepath.EvalSymlinks(filepath.Join("/", path))
 	if err != nil {
-		return Resolved{}, public(err, path)
+		return Resolved{}, public(err)
 	}
 	info, err := os.Lstat(real)
 	if err != nil {
-		return Resolved{}, public(err, path)
+		return Resolved{}, public(err)
 	}
 	if !info.Mode().IsRegular() {
-		return Resolved{}, fmt.Errorf("%s is not a file", path)
+		return Resolved{}, errors.New("the path does not lead to a file")
 	}
 	return Resolved{Path: filepath.Join(root, real), Size: info.Size()}, nil
 }
 
 // enter makes a volume the root of this process, and returns where it was.
 func (p Paths) enter(volume string) (root string, err error) {
-	errNone := errors.New("there is no such volume, or its files cannot be read")
 	if volume == "" || strings.ContainsAny(volume, "./") {
-		return "", errNone
+		return "", ErrNoVolume
 	}
 	root = p.where(volume)
 	mounted, err := isMountPoint(root)
@@ -149,7 +148,7 @@ func (p Paths) enter(volume string) (root string, err error) {
 		return "", err
 	}
 	if !mounted {
-		return "", errNone
+		return "", ErrNoVolume
 	}
 	if err := unix.Chroot(root); err != nil {
 		return "", err
@@ -160,19 +159,19 @@ func (p Paths) enter(volume string) (root string, err error) {
 // ErrNotFound is returned for paths that do not exist.
 var ErrNotFound = errors.New("there is no such file or folder")
 
+// ErrNoVolume is returned for volumes that are not mounted.
+var ErrNoVolume = errors.New("there is no such volume, or its files cannot be read")
+
 // public returns an error without the paths that the system's errors have.
-func public(err error, path string) error {
+func public(err error) error {
+	var at *fs.PathError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return ErrNotFound
 	case errors.Is(err, unix.ENOTDIR):
-		return fmt.Errorf("%s is not a folder", path)
-	case errors.Is(err, unix.ELOOP):
-		return fmt.Errorf("the links at %s lead in a circle", path)
+		return errors.New("the path does not lead to a folder")
+	case errors.Is(err, unix.ELOOP), !errors.As(err, &at): // filepath.EvalSymlinks has one error of its own
+		return errors.New("the links of the path lead in a circle")
 	}
-	var at *fs.PathError
-	if errors.As(err, &at) {
-		err = at.Err
-	}
-	return fmt.Errorf("%s cannot be read: %w", path, err)
+	return fmt.Errorf("what the path leads to cannot be read: %w", at.Err)
 }

@@ -145,8 +145,9 @@ func (p Paths) look(name string) (Volume, error) {
 func (p Paths) where(volume string) string { return filepath.Join(p.Mounts, volume) }
 
 // options are those with which file systems are mounted if the disk was not at rest. Journals are
-// replayed: the disk is a copy that takes what is written.
-var options = map[string]string{"xfs": "nouuid"}
+// replayed: the disk is a copy that takes what is written. A damaged file system may ask the kernel to
+// panic at the first error; the rest of it is read all the same.
+var options = map[string]string{"xfs": "nouuid", "ext4": "errors=continue"}
 
 func (p Paths) mount(v *Volume) error {
 	at := p.where(v.Name)
