@@ -117,6 +117,22 @@ func TestAGuestReadsAndWritesADiskThatAClientServes(t *testing.T) {
 	}
 }
 
+func TestAMachineBootsADiskThatAClientServes(t *testing.T) {
+	t.Parallel()
+	disk := bootableDisk(t)
+	d := start(t, "")
+	vm := contracttest.As[hypervisorapi.VM](d.call("POST", "/v1/vms", adminToken, object{
+		"name": "trial", "memory_mib": 256, "network": object{"mode": "none"}, "served_disk": true,
+	}).Want(201))
+	stop := d.serveDisk(vm.Id, disk)
+	defer stop()
+	d.call("POST", "/v1/vms/"+vm.Id+"/start", adminToken, nil).Want(200)
+	d.connected(vm.Id)
+	if got := d.sh(vm.Id, "ls /dev/vd?1 | wc -l"); got != "1" {
+		t.Errorf("the guest has %s disks with a partition", got)
+	}
+}
+
 func TestAGuestWhoseDiskIsNoLongerServedReadsErrors(t *testing.T) {
 	t.Parallel()
 	d := start(t, "").withDemo()

@@ -3,19 +3,15 @@
 package hypervisor_test
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 	"github.com/mainstay-infra/mainstay/kit/require"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/backend"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/backend/qemu"
 )
 
 // bootableDisk is a disk that the BIOS boots: GRUB, and a file system with the demonstration's guest.
@@ -77,57 +73,9 @@ func bootableDisk(t *testing.T) string {
 	return path
 }
 
-// virtioSeeds is QEMU with the seeds of VMs on disks for which Debian's cloud kernel has a driver: it has
-// none for the CD drive of the board that boots disks.
-type virtioSeeds struct{ *qemu.Backend }
-
-func withVirtioSeed(s *backend.Spec) *backend.Spec {
-	out := *s
-	out.Disks = slices.Clone(s.Disks)
-	for i := range out.Disks {
-		out.Disks[i].CD = false
-	}
-	return &out
-}
-
-func (v virtioSeeds) Start(ctx context.Context, s *backend.Spec) (backend.Instance, error) {
-	return v.Backend.Start(ctx, withVirtioSeed(s))
-}
-
-func (v virtioSeeds) StartFrom(ctx context.Context, s *backend.Spec, snapshot string) (backend.Instance, error) {
-	return v.Backend.StartFrom(ctx, withVirtioSeed(s), snapshot)
-}
-
-func (v virtioSeeds) Traits(ctx context.Context, s *backend.Spec) (backend.Traits, error) {
-	return v.Backend.Traits(ctx, withVirtioSeed(s))
-}
-
-func (v virtioSeeds) StartForTemplate(
-	ctx context.Context, s *backend.Spec, memory string,
-) (backend.TemplateSource, error) {
-	return v.Backend.StartForTemplate(ctx, withVirtioSeed(s), memory)
-}
-
-func (v virtioSeeds) StartFromTemplate(
-	ctx context.Context, s *backend.Spec, memory, state *os.File,
-) (backend.FromTemplate, error) {
-	return v.Backend.StartFromTemplate(ctx, withVirtioSeed(s), memory, state)
-}
-
-func startWithVirtioSeeds(t *testing.T) *daemon {
-	t.Helper()
-	need(t, "qemu-system-x86_64", "qemu-img")
-	d := &daemon{T: t, cfg: settings(t, t.TempDir(), usualDocument)}
-	d.backends = map[string]backend.Backend{
-		backend.QEMU: virtioSeeds{qemu.New(qemu.Options{Program: "qemu-system-x86_64", Accel: "tcg", Log: discard})},
-	}
-	d.begin()
-	return d
-}
-
 func TestVMsOfATemplateWithADiskHaveDisksOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	d := startWithVirtioSeeds(t)
+	d := start(t, usualDocument)
 	d.finished(d.call("POST", "/v1/images/catalog", adminToken, object{"name": "disk", "path": bootableDisk(t)}))
 	template := d.withTemplate("warm", "disk", object{"network": true})
 	if !strings.HasPrefix(template.Machine, "pc-q35-") || template.DiskBytes != 128<<20 {
@@ -173,7 +121,7 @@ func TestVMsOfATemplateWithADiskHaveDisksOfTheirOwn(t *testing.T) {
 
 func TestADiskThatSomethingWasDoneToIsNotReplacedByATemplates(t *testing.T) {
 	t.Parallel()
-	d := startWithVirtioSeeds(t)
+	d := start(t, usualDocument)
 	d.finished(d.call("POST", "/v1/images/catalog", adminToken, object{"name": "disk", "path": bootableDisk(t)}))
 	d.withTemplate("warm", "disk", nil)
 	made := func(name string) hypervisorapi.VM {

@@ -210,6 +210,10 @@ func tourImages(tr *tour) {
 	if v := contracttest.As[vmapi.VM](tr.ok("InsertCD", "/api/vms/web/cd", object{"image": "base"}, 200)); v.Cd == nil {
 		tr.Errorf("%+v", v)
 	}
+	tr.ok("AddDisk", "/api/vms/web/disks", object{"name": "data", "size": 2, "image": "base"}, 201)
+	tr.ok("ChangeDisk", "/api/vms/web/disks/data", object{"size": 3}, 200)
+	tr.ok("ListDisks", "/api/vms/web/disks", nil, 200)
+	tr.ok("RemoveDisk", "/api/vms/web/disks/data", nil, 200)
 	tr.call("DELETE", "/api/images/"+made.Id.String(), tr.admin, nil).Want(409) // it is in a drive
 	tr.ok("EjectCD", "/api/vms/web/cd", nil, 200)
 	tr.ok("DeleteImage", "/api/images/"+made.Id.String(), nil, 204)

@@ -2,14 +2,17 @@ package vm
 
 import (
 	"context"
+	"crypto/rand"
 	"embed"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/durable"
 	"github.com/mainstay-infra/mainstay/kit/endpoint"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
@@ -52,6 +55,19 @@ func Migrations() []db.Migration {
 
 // DatabaseFile returns the path of the SQLite database in the data folder.
 func DatabaseFile(folder string) string { return filepath.Join(folder, "vm.db") }
+
+// replicaID returns the id of the replica that a data folder belongs to, which it makes the first time.
+func replicaID(folder string) (string, error) {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return "", err
+	}
+	path := filepath.Join(folder, "replica-id")
+	if err := durable.Create(path, []byte(strings.ToLower(rand.Text())+"\n"), 0o600); err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(path)
+	return strings.TrimSpace(string(text)), err
+}
 
 func openDatabase(ctx context.Context, cfg Config) (*db.DB, error) {
 	d, err := db.Open(ctx, db.Config{URL: cfg.Database, Path: DatabaseFile(cfg.Data), Schema: "vm"})

@@ -87,12 +87,6 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 	}
 	s := &Service{cfg: cfg, log: deps.Log, now: deps.Now}
 	s.ending, s.end = context.WithCancel(context.Background())
-	if s.driver, err = driver.New(driver.Config{
-		URL: cfg.HypervisorURL, Token: cfg.HypervisorToken, CAFile: cfg.HypervisorCA, Fleet: cfg.Fleet,
-	}); err != nil {
-		return nil, err
-	}
-	s.cfg.HypervisorToken = ""
 	if s.db, err = openDatabase(ctx, cfg); err != nil {
 		return nil, err
 	}
@@ -101,6 +95,16 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 			err = errors.Join(err, s.db.Close())
 		}
 	}()
+	replica, err := replicaID(cfg.Data)
+	if err != nil {
+		return nil, err
+	}
+	if s.driver, err = driver.New(driver.Config{
+		URL: cfg.HypervisorURL, Token: cfg.HypervisorToken, CAFile: cfg.HypervisorCA, Fleet: cfg.Fleet, Replica: replica,
+	}); err != nil {
+		return nil, err
+	}
+	s.cfg.HypervisorToken = ""
 	return s, s.openRooms(ctx, deps)
 }
 
@@ -144,6 +148,7 @@ func (s *Service) Run(ctx context.Context) error {
 		{Name: "backup policies", Interval: 30 * time.Second, Run: s.backups.RunPolicies},
 		{Name: "boot a backup", Interval: 10 * time.Minute, Run: s.backups.BootOne},
 		{Name: "close backups that nobody reads", Interval: time.Minute, Run: s.browser.Tidy},
+		{Name: "remove VMs that read backups", Interval: 15 * time.Second, Run: s.driver.SweepReaders},
 		{Name: "remove expired backups", Interval: time.Minute, Run: s.backups.Expire},
 		{Name: "free room in the backup repository", Interval: time.Hour, Run: s.backups.Prune},
 		{Name: "count usage", Interval: s.cfg.CompareInterval, Run: s.billing.Measure},

@@ -79,7 +79,9 @@ type Disk struct {
 	Target   string // a path, or a storage URL: nbd:unix:..., rbd:pool/image
 	Format   string // qcow2 or raw: never guessed
 	ReadOnly bool
-	CD       bool // attached as a CD drive, if the machine has one
+	// Seed is set for the disk that tells the guest who it is. Firmware never boots it: a BIOS tries one disk
+	// only, the first in its order.
+	Seed bool
 	// Medium is set for the medium of the drive that machines with CD drives always have, whose ID is
 	// CDDrive. Other machines get it as a read-only disk.
 	Medium bool

@@ -103,7 +103,7 @@ func (h *Host) Spec(of *record.VM) *backend.Spec {
 	}
 	if r.Backend != backend.Sandbox {
 		at := filepath.Join(h.Folder(r.ID), seedFile)
-		out.Disks = append(out.Disks, backend.Disk{ID: "seed", Target: at, Format: "raw", ReadOnly: true})
+		out.Disks = append(out.Disks, backend.Disk{ID: "seed", Target: at, Format: "raw", ReadOnly: true, Seed: true})
 	}
 	if v.ServedDisk {
 		out.Disks = append(out.Disks, backend.Disk{ID: backend.ServedDisk, Target: "nbd:unix:" + servedSocket, Format: "raw"})

@@ -3,6 +3,7 @@ package backup
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
@@ -118,13 +119,14 @@ func (m *Manager) trial(ctx context.Context, b *record.Backup) (failed, err erro
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	conn, err := m.driver.ServeDisk(ctx, at)
 	if err != nil {
 		return nil, err
 	}
 	served := routine.Start(m.log, "backup disk", func() error {
+		defer cancel(errUnserved)
 		return nbd.Serve(ctx, conn, nbd.NewOverlay(disk, trialWrites))
 	})
 	defer func() {
@@ -136,16 +138,29 @@ func (m *Manager) trial(ctx context.Context, b *record.Backup) (failed, err erro
 	if _, err := m.driver.Start(ctx, at, driver.StartOptions{}); err != nil {
 		return nil, err
 	}
-	return m.driver.AwaitAgent(ctx, at, trialLimit), nil
+	err = m.driver.AwaitAgent(ctx, at, trialLimit)
+	switch {
+	case err == nil:
+		return nil, nil
+	case disk.Damage() != nil: // whatever the guest made of it
+		return disk.Damage(), nil
+	case errors.Is(context.Cause(ctx), errUnserved):
+		return nil, errUnserved
+	case driver.Unbootable(err):
+		return err, nil
+	}
+	return nil, err
 }
 
-// removeTrial removes the VM of a trial. If that fails, the daemon removes it later.
+// errUnserved is the fault for a trial during which the hypervisor daemon let go of the disk.
+var errUnserved = fault.New(fault.Unavailable, "the hypervisor daemon has closed the connection to the disk; was it restarted?")
+
+// removeTrial removes the VM of a trial.
 func (m *Manager) removeTrial(ctx context.Context, at driver.Place) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	if err := m.driver.Delete(ctx, at); err != nil && !fault.Is(err, fault.NotFound) {
-		m.log.Warn("a VM that booted a backup was not removed; the hypervisor daemon does that later",
-			"vm", at.ID, "node", at.Node, "error", err)
+	if err := m.driver.RemoveReader(ctx, at); err != nil {
+		m.log.Warn("a VM that booted a backup was not removed; that is tried again", "vm", at.ID, "node", at.Node, "error", err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
@@ -62,7 +63,7 @@ func (m *Manager) Restore(ctx context.Context, q RestoreRequest) (record.Job, er
 	if q.Target == "" {
 		err = m.store.BeginRestore(ctx, &b, q.Disks, begin)
 	} else {
-		_, err = m.store.Add(ctx, newVM(q.Target, &b, &s), "backup.restore", "restored from the backup "+b.ID,
+		_, err = m.store.Add(ctx, newVM(q.Target, &b, &s), "backup.restore", "made for a restore of the backup "+b.ID,
 			func(tx *db.Tx, r *record.VM) error {
 				if s.NetworkPolicy != nil {
 					if err := m.store.GiveVMPolicy(ctx, tx, r.ID, *s.NetworkPolicy); err != nil {
@@ -130,8 +131,39 @@ func (m *Manager) view(ctx context.Context, b *record.Backup) (*repository.View,
 // Disk is the disk of a VM in a backup. It is safe for concurrent use, and must be closed.
 type Disk struct {
 	*repository.Reader
-	view *repository.View
+	view    *repository.View
+	damaged func(why error) // is called at the first damage
+
+	mu     sync.Mutex
+	damage error
 }
+
+// ReadAtContext reads what is at an offset, as io.ReaderAt does, and notes damage of the repository.
+func (d *Disk) ReadAtContext(ctx context.Context, p []byte, offset int64) (int, error) {
+	n, err := d.Reader.ReadAtContext(ctx, p, offset)
+	if codeOf(err) == codeDamaged {
+		d.mu.Lock()
+		first := d.damage == nil
+		if first {
+			d.damage = fault.Wrap(fault.Conflict, err, "%s", fault.From(err).Message).WithCode(codeDamaged)
+		}
+		d.mu.Unlock()
+		if first {
+			d.damaged(err)
+		}
+	}
+	return n, err
+}
+
+// Damage returns the first damage of the repository that was read, or nil.
+func (d *Disk) Damage() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.damage
+}
+
+// codeDamaged is the code of what the repository returns where it is not what was written.
+const codeDamaged = "backup_damaged"
 
 // Close frees what the disk holds.
 func (d *Disk) Close() error { return d.view.Close() }
@@ -146,7 +178,24 @@ func (m *Manager) OpenDisk(ctx context.Context, b *record.Backup) (*Disk, error)
 	if err != nil {
 		return nil, errors.Join(err, v.Close())
 	}
-	return &Disk{r, v}, nil
+	return &Disk{Reader: r, view: v, damaged: func(why error) { m.noteDamage(ctx, b.ID, why) }}, nil
+}
+
+// noteDamage stores that a backup is damaged, as a verification does.
+func (m *Manager) noteDamage(ctx context.Context, id string, why error) {
+	reason := fault.From(why).Message
+	m.log.Warn("a backup is damaged", "backup", id, "error", why)
+	ctx, cancel := context.WithTimeout(caller.ByItself(context.WithoutCancel(ctx)), time.Minute)
+	defer cancel()
+	_, err := m.store.ChangeBackup(ctx, id, "backup "+id+" is damaged: "+reason, func(b *record.Backup) error {
+		if b.Restorable() {
+			b.Status, b.Error = record.BackupDamaged, reason
+		}
+		return nil
+	})
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		m.log.Error("that a backup is damaged was not stored", "backup", id, "error", err)
+	}
 }
 
 // restore is the job vm.restore.
@@ -162,26 +211,37 @@ func (m *Manager) restore(ctx context.Context, a restoreArgs, progress func(floa
 	if err == nil || job.BrokenOff(ctx) {
 		return err
 	}
-	return m.restoreFailed(ctx, a.VM, err)
+	return m.restoreFailed(ctx, a, err)
 }
 
-// restoreFailed stores why a restore failed, and returns the error.
-func (m *Manager) restoreFailed(ctx context.Context, vm string, cause error) error {
+// restoreFailed undoes a restore that failed, or stores why it did, and returns the error. A VM that was made for
+// it has the disk of an image, and must not be taken for what was in the backup.
+func (m *Manager) restoreFailed(ctx context.Context, a restoreArgs, cause error) error {
 	reason := fault.From(cause).Message
 	if ctx.Err() != nil {
 		reason = "the job was cancelled"
 	}
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	if err := m.store.Failed(after, vm, record.Stopped, "restore failed: "+reason); err != nil {
-		m.log.Error("the end of a restore was not stored", "vm", vm, "error", err)
+	var err error
+	if a.New {
+		err = m.life.Discard(after, a.VM)
+	} else {
+		err = m.store.Failed(after, a.VM, record.Stopped, "restore failed: "+reason)
+	}
+	if err != nil {
+		m.log.Error("the end of a restore was not stored", "vm", a.VM, "error", err)
 	}
 	return cause
 }
 
 // restoreCancelled ends a restore that was cancelled before it ran.
 func (m *Manager) restoreCancelled(ctx context.Context, a restoreArgs) error {
-	return m.store.Failed(caller.ByItself(ctx), a.VM, record.Stopped, "the restore was cancelled")
+	ctx = caller.ByItself(ctx)
+	if a.New {
+		return m.life.Discard(ctx, a.VM)
+	}
+	return m.store.Failed(ctx, a.VM, record.Stopped, "the restore was cancelled")
 }
 
 func (m *Manager) restoreInto(ctx context.Context, r *record.VM, a restoreArgs, progress func(float64)) error {

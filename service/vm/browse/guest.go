@@ -19,7 +19,8 @@ const (
 	// mountLimit bounds finding and mounting file systems: a large journal takes time to be replayed.
 	mountLimit = 2 * time.Minute
 	listLimit  = 30 * time.Second
-	// Exit codes of the program: for a path that does not exist, and for a volume that is not mounted.
+	// Exit codes of the program: for errors, for a path that does not exist, and for a volume that is not mounted.
+	exitOther    = 1
 	exitNotFound = 4
 	exitNoVolume = 5
 	// Limits of what the program may answer.
@@ -82,6 +83,13 @@ func (s *session) find(ctx context.Context) ([]Volume, error) {
 		names[v.Name] = true
 		v.Kind, v.Label, v.Error = short(v.Kind, 32), short(v.Label, 256), short(v.Error, 500)
 	}
+	if damage := s.disk.Damage(); damage != nil {
+		for i := range all {
+			if v := &all[i]; v.Error != "" { // what it seems to be may come from blocks that were not read
+				v.Error = "a part of the backup is damaged: " + fault.From(damage).Message
+			}
+		}
+	}
 	if len(all) > maxVolumes {
 		return nil, garbage("%d volumes", len(all))
 	}
@@ -139,6 +147,8 @@ func (s *session) ask(ctx context.Context, out any, limit time.Duration, argv ..
 		return errClosed
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case (err != nil || ended.ExitCode == exitOther) && s.disk.Damage() != nil:
+		return s.disk.Damage()
 	case err != nil:
 		s.end(errClosed)
 		return errBroken(err)

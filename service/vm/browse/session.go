@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/mainstay-infra/mainstay/kit/backoff"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/vm/backup"
@@ -20,9 +19,8 @@ const (
 	helperMemory = 256
 	// bootLimit is how long a helper VM may take until its agent answers.
 	bootLimit = 2 * time.Minute
-	// removeLimit bounds the removal of a helper VM, which is tried again after removePause.
-	removeLimit = time.Minute
-	removePause = 2 * time.Second
+	// removeLimit bounds the removal of a helper VM.
+	removeLimit = 20 * time.Second
 	// journal is how many bytes of what a helper VM writes are kept. A journal is replayed to places
 	// that are not larger than itself, and those of common file systems have 64 MiB and less.
 	journal = 96 << 20
@@ -49,6 +47,7 @@ type session struct {
 	failed  error
 	driver  *driver.Driver
 	at      driver.Place
+	disk    *backup.Disk
 	volumes []Volume
 
 	// The Manager's lock guards these.
@@ -232,24 +231,17 @@ func (m *Manager) launch(ctx context.Context, s *session, disk *backup.Disk) (en
 	if err := m.cfg.Driver.AwaitAgent(ctx, s.at, bootLimit); err != nil {
 		return ended, err
 	}
+	s.disk = disk
 	s.volumes, err = s.find(ctx)
 	return ended, err
 }
 
-// remove removes the helper VM of a session. It tries for a while, since the daemon may be restarting.
-// If that fails, the daemon removes the VM when its time is over.
+// remove removes the helper VM of a session.
 func (m *Manager) remove(ctx context.Context, s *session) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeLimit)
 	defer cancel()
-	for {
-		err := m.cfg.Driver.Delete(ctx, s.at)
-		if err == nil || fault.Is(err, fault.NotFound) && fault.From(err).Code != driver.CodeUnknownNode {
-			return
-		}
-		if m.cfg.Ending.Err() != nil || !backoff.Sleep(ctx, removePause) {
-			m.cfg.Log.Warn("a VM that read a backup was not removed; the hypervisor daemon does that later",
-				"vm", s.at.ID, "node", s.at.Node, "error", err)
-			return
-		}
+	if err := m.cfg.Driver.RemoveReader(ctx, s.at); err != nil {
+		m.cfg.Log.Warn("a VM that read a backup was not removed; that is tried again", "vm", s.at.ID, "node", s.at.Node,
+			"error", err)
 	}
 }

@@ -25,6 +25,8 @@ type Config struct {
 	Token  string // an admin's
 	CAFile string // certificates of authorities to verify it with, beside the system's; empty: none
 	Fleet  bool   // URL is that of a registry, which places VMs on its hosts
+	// Replica is the id of this replica of the service, by which it finds its readers after a restart.
+	Replica string
 }
 
 // Driver is the client. It is safe for concurrent use.
@@ -34,6 +36,8 @@ type Driver struct {
 
 	mu    sync.Mutex
 	nodes map[string]*hypervisorapi.Client // by name; "" is the daemon, or the registry
+	// readers are the names of the readers in use, with their ids; "" while the daemon makes them.
+	readers map[string]string
 }
 
 // Place is where a VM is.
@@ -76,7 +80,7 @@ func New(cfg Config) (*Driver, error) {
 		// The token is only for the configured address.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return &Driver{cfg: cfg, http: client, nodes: map[string]*hypervisorapi.Client{}}, nil
+	return &Driver{cfg: cfg, http: client, nodes: map[string]*hypervisorapi.Client{}, readers: map[string]string{}}, nil
 }
 
 func authorities(file string) (*x509.CertPool, error) {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -21,6 +22,8 @@ import (
 const (
 	// LabelReader is the label of such a VM. It names what the VM reads.
 	LabelReader = "mainstay.reader"
+	// labelReplica is the label of such a VM that names the replica that made it.
+	labelReplica = "mainstay.reader-of"
 	// CodeNoAgent is the code of the refusal to reach an agent that is not connected.
 	CodeNoAgent = "agent_not_connected"
 )
@@ -36,9 +39,67 @@ type Reader struct {
 }
 
 // MakeReader has the daemon make a Reader. It does not start it. It fails with NotFound if no host has
-// the image.
+// the image. RemoveReader ends its use.
 func (d *Driver) MakeReader(ctx context.Context, r Reader) (Place, error) {
 	at := Place{Tenant: r.Tenant}
+	name := "reader-" + strings.ToLower(rand.Text()[:10])
+	d.setReader(name, "") // before the daemon has it, so that SweepReaders does not take it for one of the past
+	at, err := d.makeReader(ctx, at, name, r)
+	if at.ID == "" {
+		d.forgetReader("", name)
+	} else {
+		d.setReader(name, at.ID)
+	}
+	return at, err
+}
+
+func (d *Driver) setReader(name, id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.readers[name] = id
+}
+
+// forgetReader ends the use of a reader that is given by its id or its name.
+func (d *Driver) forgetReader(id, name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.readers, func(n, i string) bool { return n == name || i == id && id != "" })
+}
+
+// RemoveReader removes a reader. If the daemon does not do it now, SweepReaders does later.
+func (d *Driver) RemoveReader(ctx context.Context, at Place) error {
+	d.forgetReader(at.ID, "")
+	return d.Delete(ctx, at)
+}
+
+// SweepReaders removes the readers of this replica that are not in use: those of a process that was killed,
+// and those that could not be removed when their use ended.
+func (d *Driver) SweepReaders(ctx context.Context) error {
+	hosts, err := d.hosts(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	labels := []string{labelReplica + "=" + d.cfg.Replica}
+	for _, node := range hosts {
+		found, err := call[[]hypervisorapi.VM](ctx, d, Place{Node: node}, readTimeout,
+			func(ctx context.Context, c *hypervisorapi.Client) (*http.Response, error) {
+				return c.ListVMs(ctx, &hypervisorapi.ListVMsParams{Label: &labels})
+			})
+		errs = append(errs, err)
+		for i := range found {
+			d.mu.Lock()
+			_, used := d.readers[found[i].Name]
+			d.mu.Unlock()
+			if !used {
+				errs = append(errs, d.Delete(ctx, Place{Node: node, ID: found[i].Id, Tenant: found[i].Tenant}))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (d *Driver) makeReader(ctx context.Context, at Place, name string, r Reader) (Place, error) {
 	var err error
 	if at.Node, err = d.hostWith(ctx, r.Kernel); err != nil {
 		return at, err
@@ -46,9 +107,9 @@ func (d *Driver) MakeReader(ctx context.Context, r Reader) (Place, error) {
 	backend, mode := hypervisorapi.BackendQemu, hypervisorapi.NetworkModeNone
 	served, seconds := true, int64(r.Life/time.Second)
 	spec := hypervisorapi.VMSpec{
-		Name: "reader-" + strings.ToLower(rand.Text()[:10]), Image: some(r.Kernel), Backend: &backend, Vcpus: &r.CPUs,
+		Name: name, Image: some(r.Kernel), Backend: &backend, Vcpus: &r.CPUs,
 		MemoryMib: &r.Memory, Network: &hypervisorapi.Network{Mode: &mode}, ServedDisk: &served, TtlSeconds: &seconds,
-		Labels: &hypervisorapi.Labels{LabelReader: r.For}, Tenant: some(r.Tenant),
+		Labels: &hypervisorapi.Labels{LabelReader: r.For, labelReplica: d.cfg.Replica}, Tenant: some(r.Tenant),
 	}
 	vm, err := call[hypervisorapi.VM](ctx, d, at, workTimeout,
 		func(ctx context.Context, c *hypervisorapi.Client) (*http.Response, error) {
@@ -144,10 +205,17 @@ func (c inPieces) Write(p []byte) (n int, err error) {
 // pingPause is the time between two attempts to reach an agent that is not connected yet.
 const pingPause = 100 * time.Millisecond
 
+// errSilent is the fault for a guest whose agent did not answer.
+var errSilent = errors.New("the guest's agent did not answer")
+
+// Unbootable reports whether an error of AwaitAgent says something about the guest: that its agent did not
+// answer in time, or that the guest has ended. Other errors are about the way to it.
+func Unbootable(err error) bool { return errors.Is(err, errSilent) || fault.Is(err, fault.Conflict) }
+
 // AwaitAgent waits until the agent in a guest that boots answers, for at most limit.
 func (d *Driver) AwaitAgent(ctx context.Context, at Place, limit time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit,
-		fault.New(fault.Unavailable, "the guest's agent did not answer within %v", limit))
+		fault.Wrap(fault.Unavailable, errSilent, "the guest's agent did not answer within %v", limit))
 	defer cancel()
 	for {
 		_, err := call[hypervisorapi.Pong](ctx, d, at, readTimeout,

@@ -146,6 +146,18 @@ func (l *Life) Delete(ctx context.Context, id string) error {
 	return err
 }
 
+// Discard removes a VM that a job has made and failed to finish. The job stays as it is.
+func (l *Life) Discard(ctx context.Context, id string) error {
+	err := l.store.Delete(ctx, id, func(*db.Tx, string) error { return nil })
+	if fault.Is(err, fault.NotFound) {
+		return nil // deleted meanwhile
+	}
+	if err == nil {
+		l.nudge()
+	}
+	return err
+}
+
 func (l *Life) nudge() {
 	select {
 	case l.swept <- struct{}{}:

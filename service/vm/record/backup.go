@@ -370,7 +370,7 @@ func (s *Store) BeginBoot(ctx context.Context, id string, begin func(tx *db.Tx, 
 		if err != nil {
 			return err
 		}
-		if err := alone(ctx, tx, JobBoot, "a backup is being booted already"); err != nil {
+		if err := placeToBoot(ctx, tx, b.Tenant); err != nil {
 			return err
 		}
 		if err := s.note(ctx, tx, audit.Entry{
@@ -380,6 +380,29 @@ func (s *Store) BeginBoot(ctx context.Context, id string, begin func(tx *db.Tx, 
 		}
 		return begin(tx, &b)
 	})
+}
+
+// maxBoots is how many backups are booted at once, each of another tenant.
+const maxBoots = 4
+
+// placeToBoot returns a fault unless a backup of a tenant may be booted now.
+func placeToBoot(ctx context.Context, tx *db.Tx, tenant string) error {
+	var now struct {
+		All int `db:"total"`
+		Own int `db:"own"`
+	}
+	err := tx.Get(ctx, &now, `SELECT COUNT(*) AS total, COALESCE(SUM(CASE WHEN o.tenant = ? THEN 1 ELSE 0 END), 0) AS own
+		FROM operations o JOIN jobs j ON j.id = o.id WHERE o.kind = ? AND j.finished_at IS NULL`, tenant, JobBoot)
+	switch {
+	case err != nil:
+		return err
+	case now.Own > 0:
+		return fault.New(fault.Conflict, "a backup is being booted already; wait for it, or cancel its job")
+	case now.All >= maxBoots:
+		return fault.New(fault.TooMany, "too many backups are being booted; try again in some minutes").
+			WithRetryAfter(time.Minute)
+	}
+	return nil
 }
 
 // NextBoot returns the backup that is to be booted next: the newest one of the VM of which none was

@@ -100,7 +100,7 @@ func configOf(s *backend.Spec, firmware string) vmConfig {
 		c.Disks = append(c.Disks, disk{
 			ID:           "disk" + strconv.Itoa(i),
 			Path:         d.Target,
-			ReadOnly:     d.ReadOnly || d.CD,
+			ReadOnly:     d.ReadOnly,
 			Type:         imageTypes[d.Format],
 			BackingFiles: d.Format == "qcow2",
 		})

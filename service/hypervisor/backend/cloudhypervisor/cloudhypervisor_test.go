@@ -159,7 +159,7 @@ func TestTheConfigurationFollowsFromTheSpec(t *testing.T) {
 		"all there is": {
 			backend.Spec{
 				ID: id, VCPUs: 4, MemoryMiB: 1024, Kernel: "/k", Initrd: "/i", KernelArgs: "root=/dev/vda1", Agent: true,
-				Disks: []backend.Disk{{Target: "/d", Format: "qcow2"}, {Target: "/s", Format: "raw", CD: true}}, NICs: []backend.NIC{{MAC: "52:54:00:00:00:01", Tap: "tap7"}},
+				Disks: []backend.Disk{{Target: "/d", Format: "qcow2"}, {Target: "/s", Format: "raw", ReadOnly: true, Seed: true}}, NICs: []backend.NIC{{MAC: "52:54:00:00:00:01", Tap: "tap7"}},
 			},
 			`{"cpus":{"boot_vcpus":4,"max_vcpus":4},"memory":{"size":1073741824},"payload":{"kernel":"/k","cmdline":"root=/dev/vda1","initramfs":"/i"},` +
 				`"disks":[{"id":"disk0","path":"/d","readonly":false,"image_type":"Qcow2","backing_files":true},{"id":"disk1","path":"/s","readonly":true,"image_type":"Raw"}],` +

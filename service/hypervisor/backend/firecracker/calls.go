@@ -73,7 +73,7 @@ func calls(s *backend.Spec, place func(string) string) []restsocket.Call {
 		// arguments.
 		root := i == 0 && !namesRoot(boot.Args)
 		all = append(
-			all, put("/drives/"+driveID(i), drive{driveID(i), place(d.Target), root, d.ReadOnly || d.CD, "Writeback"}),
+			all, put("/drives/"+driveID(i), drive{driveID(i), place(d.Target), root, d.ReadOnly, "Writeback"}),
 		)
 	}
 	for i, n := range s.NICs {

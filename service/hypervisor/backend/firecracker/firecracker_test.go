@@ -37,7 +37,7 @@ func spec(folder string, uid int) *backend.Spec {
 				Target:   sockettest.File(folder, "seed.iso", "seed", uid),
 				Format:   "raw",
 				ReadOnly: true,
-				CD:       true,
+				Seed:     true,
 			},
 		},
 		Agent: true, UID: uid, GID: uid,
@@ -284,7 +284,7 @@ func TestCallsFollowFromTheSpec(t *testing.T) {
 		Agent:      true,
 		Disks: []backend.Disk{
 			{ID: "a-b", Target: "/d", Format: "raw"},
-			{ID: "seed", Target: "/s", Format: "raw", CD: true},
+			{ID: "seed", Target: "/s", Format: "raw", ReadOnly: true, Seed: true},
 		},
 		NICs: []backend.NIC{{MAC: "52:54:00:00:00:01", Tap: "tap7"}},
 	}

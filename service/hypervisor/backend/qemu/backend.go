@@ -166,7 +166,7 @@ func (b *Backend) machine(s *backend.Spec, accelerator accel.Accelerator) (*Mach
 
 func machineDisk(d backend.Disk) Disk {
 	return Disk{
-		ID: d.ID, Path: d.Target, Format: d.Format, ReadOnly: d.ReadOnly, CD: d.CD, Medium: d.Medium, Serial: d.Serial,
+		ID: d.ID, Path: d.Target, Format: d.Format, ReadOnly: d.ReadOnly, Seed: d.Seed, Medium: d.Medium, Serial: d.Serial,
 		Port: d.Port,
 	}
 }

@@ -62,7 +62,7 @@ type Disk struct {
 	Path     string // a file, or nbd:..., rbd:POOL/IMAGE[:OPTION=VALUE]...
 	Format   string // qcow2 or raw: never guessed
 	ReadOnly bool
-	CD       bool // on a drive for CDs where the board has one
+	Seed     bool // never booted
 	Medium   bool // in the drive for CDs that the board Q35 always has
 	Serial   string
 	Port     int // from 1, of the board Q35; 0: none
@@ -327,11 +327,10 @@ func (m *Machine) disk(a *arguments, i int) {
 		return // in the drive
 	}
 	m.blockdev(a, d)
-	if d.CD && m.Type == Q35 {
-		a.add("-device", fmt.Sprintf("ide-cd,id=dev-%s,drive=%s", d.ID, d.ID))
-		return
+	device := fmt.Sprintf("%s,id=dev-%s,drive=%s", m.device("virtio-blk"), d.ID, d.ID)
+	if !d.Seed {
+		device += fmt.Sprintf(",bootindex=%d", i+1)
 	}
-	device := fmt.Sprintf("%s,id=dev-%s,drive=%s,bootindex=%d", m.device("virtio-blk"), d.ID, d.ID, i+1)
 	if d.Serial != "" {
 		device += ",serial=" + value(d.Serial)
 	}

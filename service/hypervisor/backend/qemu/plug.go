@@ -222,7 +222,7 @@ func (i *Instance) SetLimits(ctx context.Context, id string, l backend.DiskLimit
 func (i *Instance) limitAll(ctx context.Context, disks []backend.Disk) error {
 	var errs []error
 	for _, d := range disks {
-		if !d.CD && !d.Medium {
+		if !d.Seed && !d.Medium {
 			errs = append(errs, i.SetLimits(ctx, d.ID, d.Limits))
 		}
 	}

@@ -24,7 +24,7 @@ func TestTheTraitsOfVMsAreEqualIfAndOnlyIfTheirMachinesAre(t *testing.T) {
 			ID: "00000000-0000-4000-8000-000000000001", Name: "one", Folder: "/vms/one", VCPUs: 1, MemoryMiB: 256,
 			Disks: []backend.Disk{
 				{ID: "system", Target: "/vms/one/disk.qcow2", Format: "qcow2"},
-				{ID: "seed", Target: "/vms/one/seed.iso", Format: "raw", ReadOnly: true, CD: true},
+				{ID: "seed", Target: "/vms/one/seed.iso", Format: "raw", ReadOnly: true, Seed: true},
 			},
 			NICs: []backend.NIC{{MAC: "52:54:00:00:00:01", Tap: "tap1"}}, Agent: true, UID: 1000, GID: 1000,
 		}
