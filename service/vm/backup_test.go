@@ -329,6 +329,12 @@ func TestVerifyFindsWhatWasChangedInTheRepository(t *testing.T) {
 	if now := get(); now.Status != "damaged" || now.Error == "" {
 		t.Errorf("%+v", now)
 	}
+	// A VM that was to be made of it is not there with something else on its disk.
+	if failed := m.restored(m.admin, object{"backup_id": b.Id, "target_vm_name": "copy"}); failed == "" {
+		t.Error("a damaged backup was restored to a new VM")
+	}
+	m.call("GET", "/api/vms/copy", m.admin, nil).Want(404)
+	m.eventually("the daemon has no such VM", func() bool { return len(m.daemon.VMs()) == 1 })
 	if failed := m.restored(m.admin, object{"backup_id": b.Id}); failed == "" {
 		t.Error("a damaged backup was restored")
 	}

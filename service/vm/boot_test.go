@@ -70,6 +70,76 @@ func TestABackupIsBootedUntilItsAgentAnswers(t *testing.T) {
 	})
 }
 
+func TestATrialThatIsNotTheGuestsFaultSaysNothingAboutTheBackup(t *testing.T) {
+	t.Parallel()
+	m := start(t)
+	m.made("web", m.admin)
+	id := m.backup(m.admin, object{"vm_name": "web"}).Id
+	for _, away := range []*drivertest.Fault{{}, {Status: 401}} {
+		m.daemon.Fail(func(c drivertest.Call) *drivertest.Fault {
+			if c.Operation == "PingAgent" {
+				return away
+			}
+			return nil
+		})
+		if b, j := m.booted(id, m.admin); b.Boot == nil || b.Boot.Status != "untried" || j.Status != "failed" {
+			t.Errorf("%+v, %+v", b.Boot, j)
+		}
+	}
+	if a := m.call("GET", "/api/vms/web/events", m.admin, nil).Want(200); strings.Contains(a.Body, "did not boot") {
+		t.Errorf("%s", a.Body)
+	}
+}
+
+func TestTrialsOfOneTenantDoNotKeepAnotherFromIts(t *testing.T) {
+	t.Parallel()
+	engines(t, func(m *manager) {
+		release := m.daemon.Hold("PingAgent")
+		defer release()
+		ids := map[string]string{}
+		for _, tenant := range []string{"a", "b", "c", "d", "e"} {
+			token := m.user("boss-"+tenant, "admin", tenant)
+			m.made("web", token)
+			ids[tenant] = m.backup(token, object{"vm_name": "web"}).Id
+			want := 202
+			if tenant == "e" {
+				want = 429 // the fifth at once
+			}
+			m.call("POST", "/api/backups/"+ids[tenant]+"/boot", token, nil).Want(want)
+			if want == 202 {
+				m.call("POST", "/api/backups/"+ids[tenant]+"/boot", token, nil).Want(409)
+			}
+		}
+	})
+}
+
+// Readers that a killed service has left are removed, and those in use stay.
+func TestReadersOfAnEarlierProcessAreRemoved(t *testing.T) {
+	t.Parallel()
+	m := start(t)
+	boss := m.user("boss", "admin", "acme")
+	files, _ := m.backedUp("web", boss)
+	m.call("GET", files+"list?volume=vdb", boss, nil).Want(200)
+	m.daemon.Fail(func(c drivertest.Call) *drivertest.Fault {
+		if c.Operation == "DeleteVM" {
+			return &drivertest.Fault{}
+		}
+		return nil
+	})
+	m.stop() // it cannot remove its reader
+	m.daemon.Fail(nil)
+	if m.readers() != 1 {
+		t.Fatalf("%d readers are left", m.readers())
+	}
+	m.begin()
+	m.eventually("what is left is removed", func() bool { return m.readers() == 0 })
+	boss = m.login("boss", "password of boss")
+	m.call("GET", files+"list?volume=vdb", boss, nil).Want(200)
+	if err := m.service.SweepReaders(m.Context()); err != nil || m.readers() != 1 {
+		t.Errorf("%v; %d readers", err, m.readers())
+	}
+}
+
 func TestOneBackupIsBootedEachWeek(t *testing.T) {
 	t.Parallel()
 	engines(t, func(m *manager) {

@@ -213,7 +213,7 @@ func TestWhatAMirrorLiesAboutDoesNotGetIntoTheCatalog(t *testing.T) {
 				return true
 			}
 		}},
-		"metadata service": {want: "cannot be downloaded", serve: func(*mirror) func(int, http.ResponseWriter, *http.Request) bool {
+		"metadata service": {want: "is not public", serve: func(*mirror) func(int, http.ResponseWriter, *http.Request) bool {
 			return func(_ int, w http.ResponseWriter, r *http.Request) bool {
 				http.Redirect(w, r, "http://169.254.169.254/latest", http.StatusFound)
 				return true
@@ -249,11 +249,31 @@ func TestPrivateMirrorsAreNotReachedUnlessASettingSaysSo(t *testing.T) {
 	t.Parallel()
 	from, change := mirroring(t)
 	m := start(t, change, func(c *vm.Config) { c.ImageDownloadPrivate = false })
-	if i := m.download(m.admin); i.State != "failed" {
-		t.Errorf("%+v", i)
+	if i := m.download(m.admin); i.State != "failed" || !strings.Contains(*i.Error, "set image-download-private") {
+		t.Errorf("%v", *i.Error)
 	}
 	if len(from.requests) != 0 {
 		t.Error("the mirror was reached")
+	}
+}
+
+func TestADownloadThatRunsOutOfTimeSaysWhatFailed(t *testing.T) {
+	t.Parallel()
+	from, change := mirroring(t)
+	from.listed = []byte("another")
+	from.serve = func(_ int, w http.ResponseWriter, r *http.Request) bool {
+		w.Header().Set("Retry-After", "60")
+		http.Error(w, "busy", http.StatusServiceUnavailable)
+		return true
+	}
+	m := start(t, change, func(c *vm.Config) { c.ImageMaxTime = time.Second })
+	i := m.download(m.user("ada", "admin", "acme"))
+	if !strings.Contains(*i.Error, "image-max-time") || !strings.Contains(*i.Error, "503") {
+		t.Errorf("%v", *i.Error)
+	}
+	own := contracttest.As[vmapi.Image](m.call("GET", "/api/images/"+i.Id.String(), m.login("ada", "password of ada"), nil).Want(200))
+	if strings.Contains(*own.Error, "(path)") {
+		t.Errorf("to an admin of a tenant: %s", *own.Error)
 	}
 }
 

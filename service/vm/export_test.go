@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"context"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/service/vm/backup"
@@ -12,5 +13,8 @@ func (s *Service) Backups() *backup.Manager { return s.backups }
 
 // Browser returns what shows the files in backups, for the same reason.
 func (s *Service) Browser() *browse.Manager { return s.browser }
+
+// SweepReaders removes the readers of this replica that are not in use.
+func (s *Service) SweepReaders(ctx context.Context) error { return s.driver.SweepReaders(ctx) }
 
 func init() { imagePause = time.Millisecond } // tests do not wait between the attempts of a download

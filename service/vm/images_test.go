@@ -138,6 +138,41 @@ func TestImagesOfTenantsHaveTheirOwnNamesAndAreNotSeenByOthers(t *testing.T) {
 	})
 }
 
+// A VM that is recorded before there is an image of the name does not get another tenant's later.
+func TestAnImageThatAnotherTenantMakesLaterIsNotThere(t *testing.T) {
+	t.Parallel()
+	_, change := importing(t)
+	m := start(t, change)
+	m.call("PUT", "/api/tenants/acme", m.admin, object{}).Want(200)
+	eve, alice := m.user("eve", "user", "beta"), m.user("alice", "admin", "acme")
+	m.daemon.Fail(func(c drivertest.Call) *drivertest.Fault {
+		if c.Operation == "CreateVM" {
+			return &drivertest.Fault{Status: 400}
+		}
+		return nil
+	})
+	m.call("POST", "/api/vms", eve, object{"name": "early", "image": "acme:future"}).Want(201)
+	m.settled("early", eve)
+	m.daemon.Fail(nil)
+	future := m.imported("future", m.admin, object{"tenant": "acme"})
+	made := len(m.daemon.Calls("CreateVM"))
+	m.call("POST", "/api/vms/early/start", eve, object{}).Want(202)
+	if v := m.settled("early", eve); v.State == "running" || !strings.Contains(v.LastError, "there is no image") ||
+		len(m.daemon.Calls("CreateVM")) != made {
+		t.Errorf("%+v", v)
+	}
+	// Who may delete the image is not told of VMs that they do not see.
+	a := m.call("DELETE", "/api/images/"+future.Id.String(), alice, nil).Want(409)
+	if strings.Contains(a.Body, "early") || !strings.Contains(a.Body, "1 others") {
+		t.Errorf("%s", a.Body)
+	}
+	// An admin who sees all images may give one to another tenant.
+	m.call("POST", "/api/vms", m.admin, object{"name": "given", "image": "acme:future", "tenant": "beta"}).Want(201)
+	if v := m.settled("given", eve); !v.Provisioned {
+		t.Errorf("%+v", v)
+	}
+}
+
 func TestANameHasOneImageWhoeverIsFirst(t *testing.T) {
 	t.Parallel()
 	engines(t, func(m *manager) {

@@ -124,17 +124,20 @@ var (
 		`()\[\]{}<>,;:|]+`)
 	// harmless matches what only looks like a path: a scheme without an address, and the bits of an IPv6 network.
 	harmless = regexp.MustCompile(`^(https?://|/[0-9]{1,3})$`)
+	// address matches an address of the web, which may be one inside the network.
+	address = regexp.MustCompile(`\bhttps?://[^\s"'` + "`" + `<>]*[^\s"'` + "`" + `<>.,:;)]`)
 )
 
 // pathBegins are the characters before a path.
 const pathBegins = " \t\r\n\"'`([{<=:,;|"
 
-// Public returns a message as the caller may read it: without paths of hosts, unless the caller is
-// an admin who sees everything.
+// Public returns a message as the caller may read it: without paths of hosts and addresses of the web, unless
+// the caller is an admin who sees everything.
 func (c Caller) Public(message string) string {
 	if c.SeesAll() {
 		return message
 	}
+	message = address.ReplaceAllString(message, "(address)")
 	return hostPath.ReplaceAllStringFunc(message, func(found string) string {
 		path := strings.TrimLeft(found, pathBegins)
 		if harmless.MatchString(path) {

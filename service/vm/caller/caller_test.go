@@ -15,7 +15,7 @@ func TestOnlyAdminsOfEverythingReadPathsOfHosts(t *testing.T) {
 		"/srv: is missing":                                  "(path): is missing",
 		"rbd:/pool/disk and file:///etc/passwd":             "(path) and (path)",
 		"paths:/a,/b;/c":                                    "(path),(path);(path)",
-		"Get http://10.1.2.3:7070/v1/vms":                   "Get (path):7070/v1/vms",
+		"Get http://10.1.2.3:7070/v1/vms":                   "Get (address)",
 		"url: must begin with https:// or http://":          "url: must begin with https:// or http://",
 		"as in 10.0.0.0/8 or 2001:db8::/32":                 "as in 10.0.0.0/8 or 2001:db8::/32",
 		"text/plain is not application/json":                "text/plain is not application/json",

@@ -26,6 +26,8 @@ const (
 	labelReplica = "mainstay.reader-of"
 	// CodeNoAgent is the code of the refusal to reach an agent that is not connected.
 	CodeNoAgent = "agent_not_connected"
+	// codeAgentSilent is the code for an agent that is connected and did not answer in time.
+	codeAgentSilent = "agent_silent"
 )
 
 // Reader is a VM that reads a disk of this service, without a network.
@@ -222,7 +224,7 @@ func (d *Driver) AwaitAgent(ctx context.Context, at Place, limit time.Duration) 
 			func(ctx context.Context, c *hypervisorapi.Client) (*http.Response, error) {
 				return c.PingAgent(ctx, at.ID, hypervisorapi.Nothing{})
 			})
-		if err == nil || codeOf(err) != CodeNoAgent {
+		if err == nil || codeOf(err) != CodeNoAgent && codeOf(err) != codeAgentSilent {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}

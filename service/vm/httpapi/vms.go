@@ -72,6 +72,7 @@ func (a *API) CreateVM(ctx context.Context, req vmapi.CreateVMRequestObject) (vm
 		if r.Spec.V.Image, err = a.store.ResolveImage(ctx, r.Tenant, r.Spec.V.Image); err != nil {
 			return nil, err
 		}
+		r.Spec.V.AnyImage = caller.From(ctx).SeesAll()
 	}
 	var init record.CloudInit
 	if c := req.Body.CloudInit; c != nil {

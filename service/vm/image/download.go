@@ -74,13 +74,14 @@ func (m *Manager) download(ctx context.Context, w *work) (string, error) {
 		return "", err
 	}
 	if _, err := (webhook.Guard{AllowPrivate: m.cfg.AllowPrivate}).CheckURL(source.URL(source.Checksums)); err != nil {
-		return "", err
+		return "", publicTarget(err)
 	}
 	d := download{m: m, w: w, source: source, fetch: transfer.Fetcher{Client: m.client(), Now: m.cfg.Now}}
 	d.file = transfer.File{Path: filepath.Join(w.folder, "download"), MaxSize: m.cfg.MaxSize}
 	if _, err := os.Stat(d.file.Path); err == nil {
 		return d.file.Path, nil // the job was interrupted after the checksum was verified
 	}
+	var last error
 	for failures := 0; ; {
 		had := d.file.PartSize()
 		told, err := d.attempt(ctx)
@@ -89,7 +90,10 @@ func (m *Manager) download(ctx context.Context, w *work) (string, error) {
 			return d.file.Path, nil
 		}
 		if ctx.Err() != nil {
-			return "", context.Cause(ctx)
+			return "", outOfTime(ctx, last)
+		}
+		if last = publicTarget(err); errors.Is(err, webhook.ErrBlockedTarget) {
+			return "", last
 		}
 		if failures++; d.file.PartSize() > had {
 			failures = 1
@@ -98,10 +102,30 @@ func (m *Manager) download(ctx context.Context, w *work) (string, error) {
 			return "", err
 		}
 		w.log.say("Trying again: %v", err)
-		if err := pause(ctx, max(told.RetryAfter, m.cfg.Pause<<failures)); err != nil {
-			return "", err
+		if pause(ctx, max(told.RetryAfter, m.cfg.Pause<<failures)) != nil {
+			return "", outOfTime(ctx, last)
 		}
 	}
+}
+
+// publicTarget says of an address that the guard refuses which setting is about it.
+func publicTarget(err error) error {
+	if !errors.Is(err, webhook.ErrBlockedTarget) {
+		return err
+	}
+	return fault.Wrap(fault.Unavailable, err, "the address of the download is not public; set image-download-private on "+
+		"the server if a mirror inside the network is meant").WithCode("target_blocked")
+}
+
+// outOfTime returns why a download ended with its context, and what failed last.
+func outOfTime(ctx context.Context, last error) error {
+	cause := context.Cause(ctx)
+	if last == nil || errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	f := fault.From(cause)
+	return fault.Wrap(f.Kind, cause, "%s; the last attempt failed: %s", f.Message, fault.From(last).Message).
+		WithCode(fault.From(last).PublicCode())
 }
 
 // download is a download under way.

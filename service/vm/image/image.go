@@ -260,7 +260,7 @@ func (m *Manager) make(
 	defer release()
 	path, err := make(watched, w)
 	if err != nil {
-		if cause := context.Cause(watched); cause != nil {
+		if cause := context.Cause(watched); cause != nil && !errors.Is(err, cause) {
 			err = cause
 		}
 		return out, storage(err)

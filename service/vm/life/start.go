@@ -93,6 +93,10 @@ func (l *Life) ask(ctx context.Context, r *record.VM) (record.Seen, error) {
 					"the secret key was lost; create the VM again")
 			}
 		}
+		// The image may have come into being after the VM was recorded.
+		if err := l.store.CheckImage(ctx, r); err != nil {
+			return record.Seen{}, err
+		}
 		return l.driver.Make(ctx, r, init)
 	}
 	found, err := l.driver.Find(ctx, r)

@@ -3,6 +3,8 @@ package record
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
@@ -226,32 +228,50 @@ func (s *Store) ResolveImage(ctx context.Context, tenant, name string) (string, 
 	return name, nil
 }
 
-// UsersOfImage returns the names of VMs that were made of an image, at most limit.
-func (s *Store) UsersOfImage(ctx context.Context, catalog string, limit int) (names []string, err error) {
-	return usersOfImage(ctx, s.db, catalog, limit)
+// CheckImage fails if the image that a VM is to be made of is another tenant's, unless whoever made the VM sees
+// all of them.
+func (s *Store) CheckImage(ctx context.Context, r *VM) error {
+	if r.Spec.V.AnyImage || r.Spec.V.Image == "" {
+		return nil
+	}
+	var found []Image
+	if err := s.db.Select(ctx, &found, "SELECT * FROM images WHERE catalog_name = ?", r.Spec.V.Image); err != nil {
+		return err
+	}
+	if len(found) > 0 && !slices.ContainsFunc(found, func(i Image) bool { return i.seenBy(r.Tenant) }) {
+		return fault.InvalidField("image", "there is no image %q", r.Spec.V.Image)
+	}
+	return nil
 }
 
-func usersOfImage(ctx context.Context, q db.Querier, catalog string, limit int) (names []string, err error) {
+// usersOfImage returns the names of VMs in the caller's scope that were made of an image, at most limit, and
+// how many others there are.
+func usersOfImage(ctx context.Context, q db.Querier, catalog string, limit int) (names []string, others int, err error) {
 	text, err := json.Marshal(catalog) // as in the column
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	// Names of images have underscores, which LIKE takes for any character, so the specs are compared, too.
 	var rows []struct {
-		Name string        `db:"name"`
-		Spec db.JSON[Spec] `db:"spec"`
-		CD   string        `db:"cd"`
+		Name   string        `db:"name"`
+		Tenant string        `db:"tenant"`
+		Spec   db.JSON[Spec] `db:"spec"`
+		CD     string        `db:"cd"`
 	}
-	if err := q.Select(ctx, &rows, `SELECT name, spec, cd FROM vms
+	if err := q.Select(ctx, &rows, `SELECT name, tenant, spec, cd FROM vms
 		WHERE deleted_at IS NULL AND (spec LIKE ? OR cd = ?) ORDER BY name`, `%"image":`+string(text)+`%`, catalog); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	for _, r := range rows {
-		if (r.Spec.V.Image == catalog || r.CD == catalog) && len(names) < limit {
+		switch {
+		case r.Spec.V.Image != catalog && r.CD != catalog:
+		case caller.From(ctx).Sees(r.Tenant) && len(names) < limit:
 			names = append(names, r.Name)
+		default:
+			others++
 		}
 	}
-	return names, nil
+	return names, others, nil
 }
 
 // changeImage changes an image under a lock. It fails with NotFound if there is none.
@@ -359,9 +379,12 @@ func (s *Store) DeletableImage(ctx context.Context, id string) (Image, error) {
 			return fault.New(fault.Conflict, "the image is %s; cancel its job %s first", i.State, i.Job)
 		}
 		if i.State == ImageCompleted {
-			users, err := usersOfImage(ctx, tx, i.Catalog, mostUsers)
+			users, others, err := usersOfImage(ctx, tx, i.Catalog, mostUsers)
 			if err != nil {
 				return err
+			}
+			if others > 0 {
+				users = append(users, fmt.Sprintf("%d others", others))
 			}
 			if len(users) > 0 {
 				return fault.New(fault.Conflict, "VMs were made of the image: %s; delete them first",

@@ -30,9 +30,11 @@ const (
 
 // Spec is what the daemon is asked for when it makes the VM, besides what is in columns.
 type Spec struct {
-	Image   string  `json:"image"`
-	Backend string  `json:"backend"`
-	Network Network `json:"network"`
+	Image string `json:"image"`
+	// AnyImage says that whoever chose the image sees those of all tenants.
+	AnyImage bool    `json:"any_image,omitempty"`
+	Backend  string  `json:"backend"`
+	Network  Network `json:"network"`
 	// Source is the VM that this one is a clone of, by its id; Linked: it shares its disk.
 	Source string `json:"source,omitempty"`
 	Linked bool   `json:"linked,omitempty"`
