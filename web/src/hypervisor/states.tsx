@@ -48,7 +48,7 @@ export const OperationState = ({ operation }: { operation: Operation }) => <Stat
 
 export const underWay = (o: Operation) => o.state === 'queued' || o.state === 'running';
 
-const kinds: Record<string, string> = { backup: 'Backup', restore: 'Restore', clone: 'Clone', 'image.add': 'Image' };
+const kinds: Record<string, string> = { backup: 'Backup', restore: 'Restore', clone: 'Clone', 'image.add': 'Image', 'template.create': 'Template of' };
 
 /** A short description of an operation. */
 export const operationTitle = (o: Operation) => `${kinds[o.kind] ?? o.kind}${o.image ? ` ${o.image}` : ''}`;

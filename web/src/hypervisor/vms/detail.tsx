@@ -122,6 +122,7 @@ function Summary({ vm, plots }: { vm: VM; plots: React.ReactNode }) {
               ['Starts with the host', vm.autostart ? 'yes' : 'no'],
               ['Made', <DateTime key="c" at={vm.created_at} />],
               vm.started_at !== undefined && ['Started', <Time key="s" at={vm.started_at} />],
+              alive(vm.state) && ['Began with', <Beginning key="b" vm={vm} />],
               vm.expires_at !== undefined && ['Is deleted', <EndTime key="e" at={vm.expires_at} />],
               vm.pid !== undefined && ['Process', vm.pid],
               ['ID', <Copyable key="i" text={vm.id} />],
@@ -131,6 +132,18 @@ function Summary({ vm, plots }: { vm: VM; plots: React.ReactNode }) {
       </div>
     </div>
   );
+}
+
+/** Whether the VM's process started from a template, or why it booted. */
+function Beginning({ vm }: { vm: Pick<VM, 'template' | 'booted_because'> }) {
+  if (vm.template !== undefined) {
+    return (
+      <p>
+        the template <Link href={`/templates?filter=${encodeURIComponent(vm.template)}`}>{vm.template}</Link>
+      </p>
+    );
+  }
+  return vm.booted_because === undefined ? 'a boot' : `a boot: ${vm.booted_because}`;
 }
 
 const eventColumns: readonly Column<VMEvent>[] = [
