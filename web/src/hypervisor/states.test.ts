@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { mib, bytes } from '../ui/size';
-import { given, left, uptime } from './format';
+import { bits, diskLimits, given, left, networkLimits, uptime } from './format';
 import { alive, atRest, may, resettable, nodeText, operationTitle, signatureText, states, underWay } from './states';
 import { refusedField } from './refused';
 import { bootsNothing } from './vms/create';
@@ -83,5 +83,15 @@ describe('refusedField', () => {
   it('leaves the field that the daemon names', () => {
     expect(refusedField(refused('policy.max_vcpus', 'disk_gib'))).toBe('disk_gib');
     expect(refusedField(new Error('no'))).toBeUndefined();
+  });
+});
+
+describe('limits', () => {
+  it('are said in units, and not at all where there are none', () => {
+    expect([0, 999, 1_500_000, 999_960_000, 2e10].map(bits)).toEqual(['0 bit/s', '999 bit/s', '1.5 Mbit/s', '1 Gbit/s', '20 Gbit/s']);
+    expect(diskLimits({ iops: 500, bytes_per_second: 10 * 2 ** 20 })).toBe('500 operations/s, 10 MiB/s');
+    expect(diskLimits({ iops: 0, bytes_per_second: 0 })).toBe('');
+    expect(networkLimits({ receive_bits_per_second: 1e8, send_bits_per_second: 0 })).toBe('receives at most 100 Mbit/s');
+    expect(networkLimits({})).toBe('');
   });
 });
