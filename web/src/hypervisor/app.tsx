@@ -19,6 +19,7 @@ import { LiveProvider, useLive } from './live';
 import { Operations } from './operations';
 import { Overview } from './overview';
 import { underWay } from './states';
+import { Templates } from './templates/list';
 import { VMDetail } from './vms/detail';
 import { VMs } from './vms/list';
 
@@ -55,6 +56,7 @@ function useNav(): NavGroup[] {
       items: [
         { label: 'VMs', href: '/vms', icon: 'node', key: 'v' },
         { label: 'Images', href: '/images', icon: 'deployment', key: 'i' },
+        { label: 'Templates', href: '/templates', icon: 'event', key: 't' },
         { label: 'Operations', href: '/operations', icon: 'activity', key: 'p' },
       ],
     },
@@ -106,6 +108,7 @@ function Pages() {
       <Route path="/vms" component={VMs} />
       <Route path="/vms/:id">{({ id }) => <VMDetail key={id} id={id} />}</Route>
       <Route path="/images" component={Images} />
+      <Route path="/templates" component={Templates} />
       <Route path="/operations" component={Operations} />
       <Route path="/fleet" component={Fleet} />
       <Route path="/audit">

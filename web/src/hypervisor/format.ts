@@ -1,6 +1,8 @@
-/** Formatting of sizes and times of VMs. */
+/** Formatting of sizes, times and limits of VMs. */
+import { count } from '../ui/number';
+import { bytes } from '../ui/size';
 import { duration } from '../ui/time';
-import type { VM } from './api';
+import type { Disk, NetworkLimits, VM } from './api';
 
 /** How long the VM has been up, or an empty text while it is down. */
 export function uptime(vm: Pick<VM, 'state' | 'started_at'>, now: number): string {
@@ -18,4 +20,24 @@ export function left(all: number, free: number, text: (n: number) => string): { 
 export function given(all: number, free: number): { used: number; share: number; over: boolean } {
   const used = all - free;
   return { used, share: all > 0 ? Math.min(1, Math.max(0, used / all)) : 0, over: used > all };
+}
+
+/** What a guest may do with a disk, or an empty text if that has no limits. */
+export function diskLimits({ iops = 0, bytes_per_second = 0 }: Partial<Pick<Disk, 'iops' | 'bytes_per_second'>>): string {
+  return [iops > 0 && `${count(iops)} operations/s`, bytes_per_second > 0 && `${bytes(bytes_per_second)}/s`].filter(Boolean).join(', ');
+}
+
+const bitUnits = ['bit', 'kbit', 'Mbit', 'Gbit'];
+const bitDigits = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
+
+/** 1500000 is "1.5 Mbit/s". */
+export function bits(n: number): string {
+  let i = 0;
+  for (; n >= 999.95 && i < bitUnits.length - 1; i++) n /= 1000;
+  return `${bitDigits.format(n)} ${bitUnits[i]}/s`;
+}
+
+/** What a guest may receive and send, or an empty text if that has no limits. */
+export function networkLimits({ receive_bits_per_second: receive = 0, send_bits_per_second: send = 0 }: NetworkLimits): string {
+  return [receive > 0 && `receives at most ${bits(receive)}`, send > 0 && `sends at most ${bits(send)}`].filter(Boolean).join(', ');
 }

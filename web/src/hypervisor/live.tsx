@@ -46,7 +46,7 @@ function useEnds(operations: readonly Operation[] | undefined): void {
     const ended = operations.filter((o) => waiting.current.has(o.id) && !underWay(o));
     waiting.current = new Set(operations.filter(underWay).map((o) => o.id));
     for (const o of ended) toast(`${operationTitle(o)}: ${o.state}${o.error ? `: ${o.error}` : ''}.`, o.state === 'succeeded' ? 'ok' : 'warn');
-    if (ended.length > 0) for (const key of ['vms', 'images', 'backups']) void queries.invalidateQueries({ queryKey: [key] });
+    if (ended.length > 0) for (const key of ['vms', 'images', 'templates', 'backups']) void queries.invalidateQueries({ queryKey: [key] });
   }, [operations, queries]);
 }
 

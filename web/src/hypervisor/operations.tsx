@@ -54,7 +54,7 @@ export function OperationTable({ label, rows, brief = false }: { label: string; 
       pages={wholeList(rows && [...rows])}
       rowKey={(o) => o.id}
       actions={(o) => (underWay(o) ? [{ label: 'Cancel', run: () => void cancel(o), danger: true }] : [])}
-      empty={{ icon: 'activity', title: 'Nothing is under way', text: 'Backups, restores, clones and new images are listed here for a day.' }}
+      empty={{ icon: 'activity', title: 'Nothing is under way', text: 'Backups, restores, clones, new images and templates are listed here for a day.' }}
     />
   );
 }
@@ -62,7 +62,7 @@ export function OperationTable({ label, rows, brief = false }: { label: string; 
 export function Operations() {
   const { operations } = useLive();
   return (
-    <Page title="Operations" lead="What takes long: backups, restores, clones, images. What has ended is listed for a day.">
+    <Page title="Operations" lead="What takes long: backups, restores, clones, images, templates. What has ended is listed for a day.">
       <Card flush>
         <OperationTable label="Operations" rows={operations} />
       </Card>

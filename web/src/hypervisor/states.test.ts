@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { mib, bytes } from '../ui/size';
-import { given, left, uptime } from './format';
+import { bits, diskLimits, given, left, networkLimits, uptime } from './format';
 import { alive, atRest, may, resettable, nodeText, operationTitle, signatureText, states, underWay } from './states';
-import { bootsNothing, limitField } from './vms/create';
+import { refusedField } from './refused';
+import { bootsNothing } from './vms/create';
 import { ApiError } from '../ui/problem';
 
 describe('what one may do with a VM', () => {
@@ -70,14 +71,27 @@ describe('figures', () => {
   });
 });
 
-describe('limitField', () => {
+describe('refusedField', () => {
   const refused = (limit?: string, field?: string) => new ApiError(400, 'policy_limit', 'too much', field, 'r', limit);
   it('puts a limit of the policy at the field that exceeds it', () => {
-    const found = (['policy.max_vcpus', 'policy.max_memory_mib', 'policy.tenants[a].max_vcpus_total', 'policy.max_ttl_seconds', 'policy.allowed_image_dirs', 'policy.allowed_backends', 'policy.tenants[a].max_vms_total'] as const).map((l) => limitField(refused(l)));
+    const found = (['policy.max_vcpus', 'policy.max_memory_mib', 'policy.tenants[a].max_vcpus_total', 'policy.max_ttl_seconds', 'policy.allowed_image_dirs', 'policy.allowed_backends', 'policy.tenants[a].max_vms_total'] as const).map((l) => refusedField(refused(l)));
     expect(found).toEqual(['vcpus', 'memory_mib', 'vcpus', 'ttl_seconds', 'image', 'backend', undefined]);
   });
+  it('puts a name that is taken, and an image that is locked, at its field', () => {
+    expect(['name_taken', 'serial_taken', 'image_locked', 'too_many_disks'].map((code) => refusedField(new ApiError(409, code, 'no')))).toEqual(['name', 'serial', 'image', undefined]);
+  });
   it('leaves the field that the daemon names', () => {
-    expect(limitField(refused('policy.max_vcpus', 'disk_gib'))).toBe('disk_gib');
-    expect(limitField(new Error('no'))).toBeUndefined();
+    expect(refusedField(refused('policy.max_vcpus', 'disk_gib'))).toBe('disk_gib');
+    expect(refusedField(new Error('no'))).toBeUndefined();
+  });
+});
+
+describe('limits', () => {
+  it('are said in units, and not at all where there are none', () => {
+    expect([0, 999, 1_500_000, 999_960_000, 2e10].map(bits)).toEqual(['0 bit/s', '999 bit/s', '1.5 Mbit/s', '1 Gbit/s', '20 Gbit/s']);
+    expect(diskLimits({ iops: 500, bytes_per_second: 10 * 2 ** 20 })).toBe('500 operations/s, 10 MiB/s');
+    expect(diskLimits({ iops: 0, bytes_per_second: 0 })).toBe('');
+    expect(networkLimits({ receive_bits_per_second: 1e8, send_bits_per_second: 0 })).toBe('receives at most 100 Mbit/s');
+    expect(networkLimits({})).toBe('');
   });
 });

@@ -42,13 +42,24 @@ export const alive = (state: State) => state === 'running' || state === 'paused'
 /** Whether the VM's disk is not in use, so that it can be replaced or shared. */
 export const atRest = (state: State) => state === 'stopped' || state === 'failed';
 
+/** The name of the system disk. */
+export const systemDisk = 'system';
+
+/** Whether the traffic of the VM can be limited: it has a device on the host. */
+export const limitable = (vm: Pick<VM, 'network'>) => vm.network.mode === 'bridge' || vm.network.mode === 'tap';
+
+const pendingTexts: Record<string, string> = { vcpus: 'processors', memory_mib: 'memory', cd: 'CD' };
+
+/** A field that changes with the next start. */
+export const pendingText = (field: string) => pendingTexts[field] ?? field;
+
 const operationTones: Record<Operation['state'], Tone> = { queued: 'idle', running: 'info', succeeded: 'ok', failed: 'bad', cancelled: 'warn' };
 
 export const OperationState = ({ operation }: { operation: Operation }) => <Status tone={operationTones[operation.state]}>{operation.state}</Status>;
 
 export const underWay = (o: Operation) => o.state === 'queued' || o.state === 'running';
 
-const kinds: Record<string, string> = { backup: 'Backup', restore: 'Restore', clone: 'Clone', 'image.add': 'Image' };
+const kinds: Record<string, string> = { backup: 'Backup', restore: 'Restore', clone: 'Clone', 'image.add': 'Image', 'template.create': 'Template of' };
 
 /** A short description of an operation. */
 export const operationTitle = (o: Operation) => `${kinds[o.kind] ?? o.kind}${o.image ? ` ${o.image}` : ''}`;

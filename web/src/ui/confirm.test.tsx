@@ -4,9 +4,9 @@ import { describe, expect, it, vi } from 'vitest';
 import { ConfirmProvider, useConfirm } from './confirm';
 import { Toasts } from './toast';
 
-function Asker({ run, typed }: { run: () => Promise<unknown>; typed?: string }) {
+function Asker({ run, typed, done = 'plant-1 is deleted.' }: { run: () => Promise<unknown>; typed?: string; done?: string | (() => string) }) {
   const confirm = useConfirm();
-  return <button onClick={() => confirm({ title: 'Delete plant-1?', body: <p>Its 4 devices go with it.</p>, action: 'Delete it', danger: true, run, ...(typed !== undefined && { typed }), done: 'plant-1 is deleted.' })}>Delete</button>;
+  return <button onClick={() => confirm({ title: 'Delete plant-1?', body: <p>Its 4 devices go with it.</p>, action: 'Delete it', danger: true, run, ...(typed !== undefined && { typed }), done })}>Delete</button>;
 }
 
 async function ask(run: () => Promise<unknown>, typed?: string) {
@@ -34,6 +34,20 @@ describe('useConfirm', () => {
     await userEvent.click(screen.getByRole('button', { name: 'Delete it' }));
     await waitFor(() => expect(screen.queryByRole('dialog')).toBeNull());
     expect(screen.getByRole('status')).toHaveTextContent('plant-1 is deleted.');
+  });
+
+  it('says what came of it, where that is only known then', async () => {
+    let outcome = '';
+    const run = () => Promise.resolve((outcome = 'It goes tonight.'));
+    render(
+      <ConfirmProvider>
+        <Asker run={run} done={() => outcome} />
+        <Toasts />
+      </ConfirmProvider>,
+    );
+    await userEvent.click(screen.getByRole('button', { name: 'Delete' }));
+    await userEvent.click(screen.getByRole('button', { name: 'Delete it' }));
+    await waitFor(() => expect(screen.getByText('It goes tonight.')).toBeInTheDocument());
   });
 
   it('does nothing before the name is typed', async () => {

@@ -15,8 +15,8 @@ export interface Question {
   typed?: string;
   /** Performs the action. If it throws, the dialog stays open and shows the error. */
   run: () => Promise<unknown>;
-  /** The message after success. */
-  done: string;
+  /** The message after success, which may depend on what `run` found. */
+  done: string | (() => string);
 }
 
 const ConfirmContext = createContext<((question: Question) => void) | null>(null);
@@ -53,7 +53,7 @@ function Confirm({ question, onClose }: { question: Question; onClose: () => voi
     setError(undefined);
     try {
       await question.run();
-      toast(question.done);
+      toast(typeof question.done === 'string' ? question.done : question.done());
       onClose();
     } catch (e) {
       setError(e);

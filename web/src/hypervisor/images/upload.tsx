@@ -87,7 +87,7 @@ export function Upload({ onClose, onDone }: { onClose: () => void; onDone: (name
                 }}
               />
               <span id="upload-file-notes" className={wrong['file'] ? 'field-error' : 'field-hint'}>
-                {wrong['file'] ?? (file ? bytes(file.size) : 'A disk: qcow2, raw, VMDK, VHD or VHDX')}
+                {wrong['file'] ?? (file ? bytes(file.size) : 'A disk: qcow2, raw, VMDK, VHD or VHDX; or a CD: ISO')}
               </span>
             </div>
             <Field spec={spec} schema={schemas.AddImage} value={name} error={wrong['name']} onChange={(v) => setName(String(v))} />

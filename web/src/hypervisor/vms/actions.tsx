@@ -7,11 +7,12 @@ import { useConfirm } from '../../ui/confirm';
 import { FormDialog } from '../../ui/form';
 import type { MenuAction } from '../../ui/menu';
 import { toast } from '../../ui/toast';
-import { api, schemas, type Stop, type VM } from '../api';
-import { atRest, may, resettable, type Verb } from '../states';
+import { api, schemas, type Stop, type VM, type VMPatch } from '../api';
+import { networkLimits } from '../format';
+import { atRest, limitable, may, resettable, type Verb } from '../states';
 
 interface Open {
-  what: 'stop' | 'restart' | 'clone' | 'resize';
+  what: 'stop' | 'restart' | 'clone' | 'resize' | 'limit';
   vm: VM;
 }
 
@@ -123,6 +124,7 @@ export function useVMActions(onDeleted: () => void = () => undefined): VMActions
     actions: (vm) => [
       ...order.filter((v) => (v === 'reset' ? resettable(vm) : may(vm.state, v))).map((v) => verbs[v](vm)),
       ...(vm.disk_gib > 0 && vm.state !== 'deleting' && vm.state !== 'creating' ? [{ label: 'Resize the disk…', run: () => setOpen({ what: 'resize', vm }) }] : []),
+      ...(limitable(vm) && vm.state !== 'deleting' && vm.state !== 'creating' ? [{ label: 'Limit the network…', run: () => setOpen({ what: 'limit', vm }) }] : []),
       autostart(vm),
       ...(may(vm.state, 'delete') ? [verbs.delete(vm)] : []),
     ],
@@ -171,6 +173,31 @@ function Asked({ open: { what, vm }, onClose, tell, refresh }: { open: Open; onC
           await refresh();
         }}
       />
+    );
+  }
+  if (what === 'limit') {
+    return (
+      <FormDialog<VMPatch>
+        title={`Limit the network of ${vm.name}`}
+        schema={schemas.PatchVM}
+        fields={[
+          { name: 'network_limits.receive_bits_per_second', label: 'Bits a second that the guest receives, at most', hint: '0: no limit' },
+          { name: 'network_limits.send_bits_per_second', label: 'Bits a second that the guest sends, at most', hint: '0: no limit' },
+        ]}
+        values={{ network_limits: { receive_bits_per_second: 0, send_bits_per_second: 0, ...vm.network_limits } }}
+        prepare={(input) => ({ ...input, network_limits: input.network_limits ?? {} })}
+        preview={(input) => <p className="muted small">The guest {networkLimits(input.network_limits ?? {}) || 'receives and sends as much as the host can'}.</p>}
+        action="Limit the network"
+        onClose={onClose}
+        onSubmit={async (input) => {
+          await api.PATCH('/v1/vms/{id}', { ...path(vm), body: input });
+          toast(`${vm.name} ${networkLimits(input.network_limits ?? {}) || 'has no network limits'}.`);
+          onClose();
+          await refresh();
+        }}
+      >
+        <p className="muted small">It applies at once, also while the VM runs. Short bursts pass.</p>
+      </FormDialog>
     );
   }
   return (

@@ -1,30 +1,14 @@
 /** The form for a new VM. */
-import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { useQueryClient } from '@tanstack/react-query';
 import { body } from '../../ui/client';
-import { ApiError } from '../../ui/problem';
 import type { FieldSpec } from '../../ui/draft';
 import { FormDialog } from '../../ui/form';
-import { api, pageLimit, schemas, useMay, type VM, type VMSpec } from '../api';
+import { api, schemas, useMay, type VM, type VMSpec } from '../api';
+import { useImages } from '../images/names';
+import { atField } from '../refused';
+import { useTemplates } from '../templates/names';
 
-/**
- * The field that exceeds a limit of the policy. The daemon always names the limit, but not always
- * the field.
- */
-export function limitField(error: unknown): string | undefined {
-  if (!(error instanceof ApiError)) return undefined;
-  if (error.field !== undefined && error.field !== '') return error.field;
-  const limit = error.limit?.split('.').at(-1) ?? '';
-  const fields = { max_vcpus: 'vcpus', max_memory_mib: 'memory_mib', max_disk_gib: 'disk_gib', max_ttl_seconds: 'ttl_seconds', allowed_backends: 'backend', allowed_image_dirs: 'image' };
-  return fields[limit.replace(/_total$/, '') as keyof typeof fields];
-}
-
-/** Makes the form show the error at the field that it is about. */
-function atField(error: unknown): unknown {
-  const field = limitField(error);
-  return error instanceof ApiError && field ? new ApiError(error.status, error.code, error.message, field, error.requestId, error.limit) : error;
-}
-
-const fields = (images: readonly string[], admin: boolean): FieldSpec[] => [
+const fields = (images: readonly string[], templates: readonly string[], admin: boolean): FieldSpec[] => [
   { name: 'name', label: 'Name' },
   { name: 'image', label: 'Image', suggestions: images, placeholder: images[0] },
   { name: 'vcpus', label: 'Processors' },
@@ -33,6 +17,8 @@ const fields = (images: readonly string[], admin: boolean): FieldSpec[] => [
   { name: 'network.mode', label: 'Network' },
   { name: 'start', label: 'Start it' },
   { name: 'autostart', label: 'Start it whenever the host starts', hint: '' },
+  { name: 'instant', label: 'Start from a template that fits', hint: 'Its first start takes a fraction of the time of a boot. Without a template that fits, it boots.', advanced: true },
+  { name: 'template', label: 'Template', suggestions: templates, when: (d) => d['instant'] === true, hint: 'The only one that it may start from. If it does not fit, the VM boots.', advanced: true },
   { name: 'backend', label: 'Backend', advanced: true },
   ...(admin ? [{ name: 'tenant', label: 'Tenant', advanced: true }] : []),
   { name: 'ttl_seconds', label: 'Life in seconds', advanced: true },
@@ -57,27 +43,23 @@ export function bootsNothing(spec: Partial<VMSpec>): string | undefined {
 export function CreateVM({ onClose, onMade }: { onClose: () => void; onMade: (vm: VM) => void }) {
   const admin = useMay()('ListAudit');
   const queries = useQueryClient();
-  const images = useQuery({ queryKey: ['images', 'names'], queryFn: ({ signal }) => body(api.GET('/v1/images/catalog', { params: { query: { limit: pageLimit } }, signal })) });
-  const names = images.data?.filter((i) => !i.locked).map((i) => i.name) ?? [];
+  const images = useImages().map((i) => i.name);
+  const templates = useTemplates().map((t) => t.name);
   return (
     <FormDialog<VMSpec>
       title="Create a VM"
       wide
       two
       schema={schemas.CreateVM}
-      fields={fields(names, admin)}
+      fields={fields(images, templates, admin)}
       values={{ backend: 'auto', start: true }}
       warning={bootsNothing}
       action="Create the VM"
       onClose={onClose}
       onSubmit={async (spec) => {
-        try {
-          const vm = await body(api.POST('/v1/vms', { body: spec }));
-          await queries.invalidateQueries({ queryKey: ['vms'] });
-          onMade(vm);
-        } catch (e) {
-          throw atField(e);
-        }
+        const vm = await body(atField(api.POST('/v1/vms', { body: spec })));
+        await queries.invalidateQueries({ queryKey: ['vms'] });
+        onMade(vm);
       }}
     />
   );

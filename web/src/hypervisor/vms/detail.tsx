@@ -18,12 +18,16 @@ import { Plots, useSamples } from '../../ui/usage/plots';
 import { Console, Screen } from '../../ui/viewer/viewer';
 import { api, type VM, type VMEvent } from '../api';
 import { mib } from '../../ui/size';
-import { alive, VMState } from '../states';
+import { networkLimits } from '../format';
+import { alive, limitable, pendingText, systemDisk, VMState } from '../states';
 import { useVMActions } from './actions';
 import { Backups } from './backups';
+import { CD } from './cd';
 import { Agent, upFor } from './columns';
+import { Disks, sizeText, useDisks, useKept } from './disks';
 import { Run } from './exec';
 import { useGuest } from './guest';
+import { SerialLog } from './log';
 import { measured } from './measured';
 import { Snapshots } from './snapshots';
 
@@ -36,6 +40,7 @@ export function VMDetail({ id }: { id: string }) {
   const vm = query.data;
   const reading = vm !== undefined && alive(vm.state);
   const samples = useSamples(measured(id), reading);
+  const kept = useKept(vm);
   const gone = query.error instanceof ApiError && query.error.status === 404;
   if (!vm || gone) {
     return (
@@ -82,8 +87,19 @@ export function VMDetail({ id }: { id: string }) {
           tabs={[
             { id: 'overview', label: 'Overview', content: () => <Summary vm={vm} plots={<Plots of={measured(vm.id)} samples={samples} reading={reading} />} /> },
             { id: 'console', label: 'Console', content: () => <GuestConsole vm={vm} /> },
+            { id: 'log', label: 'Serial log', content: () => <SerialLog vm={vm} /> },
             { id: 'screen', label: 'Screen', content: () => <GuestScreen vm={vm} /> },
             { id: 'run', label: 'Run a program', content: () => <Run vm={vm} /> },
+            {
+              id: 'disks',
+              label: 'Disks',
+              content: () => (
+                <div className="stack">
+                  <Disks vm={vm} kept={kept} />
+                  <CD vm={vm} />
+                </div>
+              ),
+            },
             { id: 'snapshots', label: 'Snapshots', content: () => <Snapshots vm={vm} /> },
             { id: 'backups', label: 'Backups', content: () => <Backups vm={vm} /> },
             { id: 'events', label: 'Events', content: () => <Events vm={vm} /> },
@@ -105,11 +121,15 @@ function Summary({ vm, plots }: { vm: VM; plots: React.ReactNode }) {
             facts={[
               ['Image', vm.image ? <code key="i">{vm.image}</code> : <span key="i" className="muted">{vm.kernel === undefined ? 'none: the disk was empty when the VM was made' : 'none'}</span>],
               vm.kernel !== undefined && ['Kernel', <code key="k">{vm.kernel}</code>],
-              ['Disk', vm.disk_gib ? `${vm.disk_gib} GiB, ${vm.storage}` : <span key="d" className="muted">none</span>],
+              ['System disk', <SystemDisk key="d" vm={vm} />],
+              vm.disks.length > 0 && ['Other disks', vm.disks.map((d) => `${d.name} (${sizeText(d)})`).join(', ')],
+              vm.cd !== undefined && ['CD', <code key="cd">{vm.cd.image}</code>],
               vm.firmware !== undefined && ['Firmware', vm.firmware],
               ['Network', vm.mac ? vm.network.mode : <span key="n" className="muted">none</span>],
+              limitable(vm) && ['Network limits', networkLimits(vm.network_limits ?? {}) || <span key="l" className="muted">none</span>],
               vm.mac !== '' && ['MAC', <code key="m">{vm.mac}</code>],
               ['Addresses', vm.ips.length ? vm.ips.map((ip) => <Copyable key={ip} text={ip} />) : <span key="a" className="muted">none known</span>],
+              vm.pending.length > 0 && ['Next start', `changes ${vm.pending.map(pendingText).join(', ')}`],
               ['Agent', <span key="g"><Agent vm={vm} /> {vm.agent.version}</span>],
             ]}
           />
@@ -122,6 +142,7 @@ function Summary({ vm, plots }: { vm: VM; plots: React.ReactNode }) {
               ['Starts with the host', vm.autostart ? 'yes' : 'no'],
               ['Made', <DateTime key="c" at={vm.created_at} />],
               vm.started_at !== undefined && ['Started', <Time key="s" at={vm.started_at} />],
+              alive(vm.state) && ['Began with', <Beginning key="b" vm={vm} />],
               vm.expires_at !== undefined && ['Is deleted', <EndTime key="e" at={vm.expires_at} />],
               vm.pid !== undefined && ['Process', vm.pid],
               ['ID', <Copyable key="i" text={vm.id} />],
@@ -131,6 +152,25 @@ function Summary({ vm, plots }: { vm: VM; plots: React.ReactNode }) {
       </div>
     </div>
   );
+}
+
+function SystemDisk({ vm }: { vm: VM }) {
+  const { data } = useDisks(vm.id);
+  const disk = data?.find((d) => d.name === systemDisk);
+  if (disk) return `${sizeText(disk)}, ${vm.storage}`;
+  return <span className="muted">{data ? 'none' : 'unknown'}</span>;
+}
+
+/** Whether the VM's process started from a template, or why it booted. */
+function Beginning({ vm }: { vm: Pick<VM, 'template' | 'booted_because'> }) {
+  if (vm.template !== undefined) {
+    return (
+      <p>
+        the template <Link href={`/templates?filter=${encodeURIComponent(vm.template)}`}>{vm.template}</Link>
+      </p>
+    );
+  }
+  return vm.booted_because === undefined ? 'a boot' : `a boot: ${vm.booted_because}`;
 }
 
 const eventColumns: readonly Column<VMEvent>[] = [
