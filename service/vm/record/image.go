@@ -246,7 +246,9 @@ func (s *Store) CheckImage(ctx context.Context, r *VM) error {
 
 // usersOfImage returns the names of VMs in the caller's scope that were made of an image, at most limit, and
 // how many others there are.
-func usersOfImage(ctx context.Context, q db.Querier, catalog string, limit int) (names []string, others int, err error) {
+func usersOfImage(
+	ctx context.Context, q db.Querier, catalog string, limit int,
+) (names []string, others int, err error) {
 	text, err := json.Marshal(catalog) // as in the column
 	if err != nil {
 		return nil, 0, err
