@@ -243,6 +243,9 @@ func TestATemplateThatIsDamagedOrGoneOrOfAnotherImageIsNotUsed(t *testing.T) {
 				t.Fatal(err)
 			}
 			boots(name+"-"+damage, "its file "+name+" is damaged")
+			if now := d.templates()[0]; now.Usable || !strings.Contains(now.Detail, "its file "+name+" is damaged; delete it") {
+				t.Errorf("%s-%s: %+v", name, damage, now)
+			}
 		}
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
@@ -251,6 +254,9 @@ func TestATemplateThatIsDamagedOrGoneOrOfAnotherImageIsNotUsed(t *testing.T) {
 		if err := os.WriteFile(path, good, 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if now := d.templates()[0]; !now.Usable || now.Detail != "" {
+		t.Errorf("with its files back: %+v", now)
 	}
 	if vm := d.boot("good", nil); deref(vm.Template) != "warm" {
 		t.Errorf("as before: %+v", vm)

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -105,15 +106,31 @@ func (h *Host) TemplateState(t *record.Template) (_ *os.File, err error) {
 
 var errDeleted = fault.New(fault.Conflict, "it was deleted")
 
+// ErrTemplateFile is wrapped by errors about a file of a template that is missing or is not what it was.
+var ErrTemplateFile = errors.New("a file of the template is not as it was")
+
 func damaged(err error, name string) error {
-	return fault.Wrap(fault.Conflict, err, "its file %s is damaged", name)
+	return fault.Wrap(fault.Conflict, errors.Join(ErrTemplateFile, err), "its file %s is damaged", name)
+}
+
+// TemplateMarks returns a text that changes when the files of a template do: their sizes and times.
+func (h *Host) TemplateMarks(id string) (marks string) {
+	for _, name := range []string{templateMemory, templateState} {
+		info, err := os.Stat(filepath.Join(h.TemplateFolder(id), name))
+		if err != nil {
+			marks += "missing "
+			continue
+		}
+		marks += fmt.Sprintf("%d %d ", info.Size(), info.ModTime().UnixNano())
+	}
+	return marks
 }
 
 // openFile opens a file of a template.
 func openFile(folder, name string) (*os.File, error) {
 	f, err := os.Open(filepath.Join(folder, name)) //nolint:gosec // our own folder
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.Wrap(fault.Conflict, err, "its file %s is missing", name)
+		return nil, fault.Wrap(fault.Conflict, errors.Join(ErrTemplateFile, err), "its file %s is missing", name)
 	}
 	return f, err
 }

@@ -61,6 +61,7 @@ func (s *Start) Begin(ctx context.Context, spec *backend.Spec) (backend.Instance
 		} else {
 			why += "the daemon's log tells more" // the error may name files of the host
 		}
+		k.broken.note(k.host, t, err)
 		k.log.Warn("a VM boots, since a template could not be used", "vm", s.vm.ID, "template", t.Name, "error", err)
 	}
 	// Also what an earlier attempt left, with which the daemon was killed.
@@ -116,6 +117,10 @@ func (k *Keeper) choose(ctx context.Context, r *record.VM, spec *backend.Spec) (
 	var passed []string
 	for i := range candidates {
 		t := &candidates[i]
+		if why := k.broken.why(k.host, t); why != "" {
+			passed = append(passed, "the template "+t.Name+" could not be used: "+why)
+			continue
+		}
 		if why := mismatch(t, w); why != "" {
 			passed = append(passed, "the template "+t.Name+" does not fit: "+why)
 			continue

@@ -71,6 +71,7 @@ type Keeper struct {
 	now      func() time.Time
 	most     int
 	undo     func(ctx context.Context, r record.VM, why string) error
+	broken   broken
 }
 
 // New returns a Keeper and registers the operation that makes templates.
@@ -147,6 +148,7 @@ func (k *Keeper) Delete(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	k.broken.forget(t.ID)
 	// Without its row nobody uses it, and what is left is swept at the next start.
 	return errors.Join(k.host.RemoveTemplate(t.ID), k.host.SweepBases(ctx))
 }
@@ -172,6 +174,9 @@ func (k *Keeper) Stale(ctx context.Context, t *record.Template) (string, error) 
 	}
 	if !has {
 		return "no image of the catalog has its content any more", nil
+	}
+	if why := k.broken.why(k.host, t); why != "" {
+		return why + "; delete it and make another one", nil
 	}
 	b, err := k.templater(backend.QEMU)
 	if err != nil {
