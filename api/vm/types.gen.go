@@ -1555,11 +1555,15 @@ type BackupVolume struct {
 	SizeBytes int64  `json:"size_bytes"`
 }
 
-// BindMount defines model for BindMount.
+// BindMount A folder of the host, below one of the daemon's setting `policy.allowed_share_dirs`, that the guest's agent mounts by 9p once it answers. It is
+// for admins without a tenant. The start fails, and the VM keeps running, if the guest has no agent or cannot mount it.
 type BindMount struct {
+	// Destination An absolute path in the guest, which is made if it does not exist
 	Destination string `json:"destination"`
 	ReadOnly    *bool  `json:"read_only,omitempty"`
-	Source      string `json:"source"`
+
+	// Source An absolute path on the host
+	Source string `json:"source"`
 }
 
 // BytesPerSecond The most bytes a second, of reads and writes together; 0: no limit. Admins without a tenant set it

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,11 +16,23 @@ import (
 )
 
 func (s commands) start() *cobra.Command {
+	var mounts []string
 	cmd := s.Command(verb.Verb{
 		Use: "start VM", Short: "Start a VM, and wait until it runs",
-		Example: "  mainstay vms start web\n  mainstay vms start web --no-wait",
+		Long: `Start a VM, and wait until it runs. With --mount, the guest's agent mounts a folder of the host until the VM stops. That
+is for admins without a tenant, and takes a folder that the hypervisor daemon's policy allows, and a guest with 9p.`,
+		Example: "  mainstay vms start web\n  mainstay vms start web --no-wait\n  mainstay vms start web --mount /srv/data:/data:ro",
 	}, func(ctx context.Context, c *call) error {
-		a, err := c.Send(c.API.StartVM(ctx, c.Args[0], &vmapi.StartVMParams{Tenant: s.of()}, vmapi.StartOptions{}))
+		var options vmapi.StartOptions
+		var folders []vmapi.BindMount
+		for _, m := range mounts {
+			folder, err := parseMount(m)
+			if err != nil {
+				return err
+			}
+			folders, options.BindMounts = append(folders, folder), &folders
+		}
+		a, err := c.Send(c.API.StartVM(ctx, c.Args[0], &vmapi.StartVMParams{Tenant: s.of()}, options))
 		moved, err := decode[vmapi.Moved](a, err)
 		if err != nil {
 			return err
@@ -33,7 +46,18 @@ func (s commands) start() *cobra.Command {
 		return s.running(ctx, c)
 	})
 	noWaitFlag(cmd)
+	cmd.Flags().StringArrayVar(&mounts, "mount", nil, "folder of the host to mount in the guest: SOURCE:DESTINATION, or with :ro")
 	return cmd
+}
+
+// parseMount parses SOURCE:DESTINATION[:ro].
+func parseMount(text string) (vmapi.BindMount, error) {
+	source, rest, _ := strings.Cut(text, ":")
+	destination, mode, given := strings.Cut(rest, ":")
+	if source == "" || destination == "" || given && mode != "ro" {
+		return vmapi.BindMount{}, exit.Usagef("--mount %q is not SOURCE:DESTINATION or SOURCE:DESTINATION:ro", text)
+	}
+	return vmapi.BindMount{Source: source, Destination: destination, ReadOnly: &given}, nil
 }
 
 // running waits until a VM whose start was asked for runs: the job that makes the VM is followed by

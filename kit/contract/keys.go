@@ -30,7 +30,11 @@ type keys struct {
 	others *keys             // values of keys that are not declared
 	items  *keys             // of an array
 	object bool              // keys are checked; false for arrays
+	text   bool              // a text, which must not hold NUL: PostgreSQL cannot store it
 }
+
+// plainText are the keys of texts.
+var plainText = &keys{text: true}
 
 // exactKeysExtension marks a schema of which the contract does not describe the keys, but in which no key may be
 // given twice, at any depth.
@@ -46,6 +50,9 @@ func keysOf(ref *openapi3.SchemaRef, known map[*openapi3.Schema]*keys) *keys {
 	}
 	k := &keys{names: map[string]*keys{}, folded: map[string]string{}}
 	known[ref.Value] = k
+	if v := ref.Value; v.Type.Is("string") && v.Format != "byte" && v.Format != "binary" {
+		return plainText
+	}
 	if ref.Value.Extensions[exactKeysExtension] == true {
 		k.object, k.others, k.items = true, k, k
 		return k
@@ -185,6 +192,13 @@ func (s *keyScanner) next() byte {
 
 func (s *keyScanner) value(k *keys) error {
 	c := s.next()
+	if k == plainText && c == '"' {
+		text, err := s.text()
+		if err == nil && bytes.IndexByte(text, 0) >= 0 {
+			err = fault.InvalidField(s.field(), "holds NUL")
+		}
+		return err
+	}
 	if k == nil || c != '{' && c != '[' || c == '{' && !k.object || c == '[' && k.items == nil {
 		return s.skip() // nothing to check, or of another type than the contract declares
 	}
@@ -219,6 +233,9 @@ func (s *keyScanner) members(k *keys) error {
 		s.steps[len(s.steps)-1].name = name
 		if !seen.add(name) {
 			return fault.InvalidField(s.field(), "is given twice")
+		}
+		if k.others == plainText && bytes.IndexByte(name, 0) >= 0 {
+			return fault.InvalidField(s.field(), "holds NUL")
 		}
 		below, declared := k.names[string(name)]
 		if !declared {

@@ -97,7 +97,7 @@ func From(err error) *Error {
 	if errors.As(err, &e) {
 		return e
 	}
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) {
 		return Wrap(StorageFailed, err, "the storage is full")
 	}
 	return Wrap(Internal, err, "internal error")

@@ -46,7 +46,7 @@ func TestAnUnknownErrorBecomesInternalAndHidesItsText(t *testing.T) {
 
 func TestAFullDiskIsNoInternalError(t *testing.T) {
 	t.Parallel()
-	for _, err := range []error{&fs.PathError{Op: "write", Path: "/secret", Err: syscall.ENOSPC}, fmt.Errorf("x: %w", syscall.EDQUOT)} {
+	for _, err := range []error{&fs.PathError{Op: "write", Path: "/secret", Err: syscall.ENOSPC}, fmt.Errorf("x: %w", syscall.EDQUOT), syscall.EFBIG} {
 		if f := fault.From(err); f.Kind != fault.StorageFailed || f.Message != "the storage is full" {
 			t.Errorf("%v: %v", err, f)
 		}

@@ -151,3 +151,42 @@ func TestADiskOfARequestWithoutAnAnswerCountsUntilItIsKnown(t *testing.T) {
 		m.eventually("it counts", func() bool { return used() == before+7 })
 	})
 }
+
+// A disk that has its image's size counts as any other: before the VM is made if the size is known then, and
+// else once the daemon has made it.
+func TestADiskOfTheImagesSizeCountsForTheQuota(t *testing.T) {
+	t.Parallel()
+	engines(t, func(m *manager) {
+		m.call("PUT", "/api/tenants/acme", m.admin, object{"quota": object{"disk": 10}}).Want(200)
+		user, ada := m.user("user", "user", "acme"), m.user("ada", "admin", "acme")
+		m.daemon.PutImage("big")
+		m.daemon.SizeImage("big", 15<<30+1)
+		a := m.call("POST", "/api/vms", user, object{"name": "big", "image": "big"}).Want(403)
+		if !strings.Contains(a.Body, "16 GiB of disk requested, 10 of 10 left") {
+			t.Errorf("%s", a.Body)
+		}
+		m.daemon.SizeImage("big", 3<<30)
+		m.call("POST", "/api/vms", user, object{"name": "fits", "image": "big"}).Want(201)
+		if v := m.settled("fits", user); v.Disk != 3 {
+			t.Errorf("%+v", v)
+		}
+		m.daemon.Fail(func(c drivertest.Call) *drivertest.Fault {
+			if c.Operation == "GetImage" {
+				return &drivertest.Fault{}
+			}
+			return nil
+		})
+		m.call("POST", "/api/vms", user, object{"name": "later", "image": "big"}).Want(201)
+		if v := m.settled("later", user); v.Disk != 3 {
+			t.Errorf("%+v", v)
+		}
+		for _, vm := range m.daemon.VMs() {
+			if vm.DiskGib != 0 { // so that a template of the image fits
+				t.Errorf("the daemon was asked for %d GiB", vm.DiskGib)
+			}
+		}
+		if used := contracttest.As[vmapi.Tenant](m.call("GET", "/api/tenants/acme", ada, nil).Want(200)).Used.Disk; used != 6 {
+			t.Errorf("%d GiB used", used)
+		}
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -86,7 +87,13 @@ func TestOptionsOfAStartAreCheckedAndForAdminsOnly(t *testing.T) {
 		field       string
 	}{
 		{m.admin, "web", object{"network_tap": "tap0"}, "network_tap"},
-		{m.admin, "web", object{"bind_mounts": []object{{"source": "/", "destination": "/x"}}}, "bind_mounts"},
+		{m.admin, "web", object{"bind_mounts": []object{{"source": "x", "destination": "/x"}}}, "bind_mounts[0].source"},
+		{m.admin, "web", object{"bind_mounts": []object{{"source": "/a/../b", "destination": "/x"}}}, "bind_mounts[0].source"},
+		{m.admin, "web", object{"bind_mounts": []object{{"source": "/a", "destination": "/"}}}, "bind_mounts[0].destination"},
+		{m.admin, "web", object{"bind_mounts": []object{{"source": "/a", "destination": "/x\n"}}}, "bind_mounts[0].destination"},
+		{m.admin, "web", object{"bind_mounts": []object{{"source": "/a", "destination": "/x"}, {"source": "/b", "destination": "/x"}}},
+			"bind_mounts[1].destination"},
+		{alice, "own", object{"bind_mounts": []object{{"source": "/a", "destination": "/x"}}}, "bind_mounts"},
 		{m.admin, "web", object{"initrd": "/i"}, "initrd"},
 		{m.admin, "web", object{"extra_args": []string{"a\nb"}}, "extra_args"},
 		{m.admin, "web", object{"linux": 7}, "linux"},
@@ -104,6 +111,43 @@ func TestOptionsOfAStartAreCheckedAndForAdminsOnly(t *testing.T) {
 	m.call("POST", "/api/vms/web/start", m.admin, object{"linux": "/boot/vmlinuz", "extra_args": []string{"-rtc", "base=utc"}}).Want(202)
 	if v := m.settled("web", m.admin); v.State != "running" {
 		t.Errorf("%+v", v)
+	}
+}
+
+func TestFoldersOfTheHostAreMountedOnceTheGuestHasBooted(t *testing.T) {
+	t.Parallel()
+	m := start(t)
+	m.made("web", m.admin)
+	var mu sync.Mutex
+	var ran []string
+	code := 0
+	m.daemon.Guest(func(_ string, argv []string) *hypervisorapi.ExecOutcome {
+		mu.Lock()
+		defer mu.Unlock()
+		ran = append(ran, strings.Join(argv, " "))
+		return &hypervisorapi.ExecOutcome{ExitCode: code, Stderr: "no such device"}
+	})
+	options := object{"bind_mounts": []object{
+		{"source": "/srv/a", "destination": "/a"}, {"source": "/srv/b", "destination": "/b", "read_only": true},
+	}}
+	m.call("POST", "/api/vms/web/start", m.admin, options).Want(202)
+	if v := m.settled("web", m.admin); v.State != "running" || v.LastError != "" {
+		t.Errorf("%+v", v)
+	}
+	const usual = "mount -t 9p -o trans=virtio,version=9p2000.L,msize=131072"
+	want := "mkdir -p -- /a; " + usual + " mainstay-0 /a; mkdir -p -- /b; " + usual + ",ro mainstay-1 /b"
+	if got := strings.Join(ran, "; "); got != want {
+		t.Errorf("the guest ran %s", got)
+	}
+	m.call("POST", "/api/vms/web/stop", m.admin, nil).Want(200)
+	code = 1
+	m.call("POST", "/api/vms/web/start", m.admin, options).Want(202)
+	if v := m.settled("web", m.admin); v.State != "running" {
+		t.Errorf("%+v", v)
+	}
+	events := m.call("GET", "/api/vms/web/events", m.admin, nil).Want(200).Body
+	if !strings.Contains(events, "the VM runs, and /srv/a was not mounted at /a: mkdir: no such device") {
+		t.Errorf("%s", events)
 	}
 }
 
@@ -373,6 +417,8 @@ func TestHostileNamesAndNumbersAreRefusedByTheFieldTheyStandIn(t *testing.T) {
 		{object{"name": "../x", "image": "demo"}, "name"},
 		{object{"name": strings.Repeat("x", 64), "image": "demo"}, "name"},
 		{object{"name": "x\u0000", "image": "demo"}, "name"},
+		{object{"name": "x", "image": "demo", "description": "a\u0000"}, "description: holds NUL"},
+		{object{"name": "x", "image": "demo", "tenant": "acme", "labels": object{"tenant": "beta"}}, "tenant: is another one"},
 		{object{"name": "x", "image": "demo", "cpus": 0}, "cpus"},
 		{object{"name": "x", "image": "demo", "cpus": 1e9}, "cpus"},
 		{object{"name": "x", "image": "demo", "memory": -1}, "memory"},

@@ -89,6 +89,11 @@ func (m *Manager) scan(ctx context.Context) (out ScanReport, err error) {
 			b.ExpiresAt = db.At(found.Taken.AddDate(0, 0, b.RetentionDays))
 		}
 		added, err := m.store.AdoptBackup(ctx, b)
+		if fault.Is(err, fault.Invalid) { // one that the database cannot store does not keep out the others
+			m.log.Warn("a backup of the repository was not taken in", "backup", b.RepoID, "error", err)
+			out.Damaged++
+			continue
+		}
 		if err != nil {
 			return out, err
 		}

@@ -87,6 +87,7 @@ func newVM(name string, b *record.Backup, s *settings) record.VM {
 	}
 	r.Spec.V, r.Tags.V, r.Labels.V = s.Spec, slices.Clone(s.Tags), maps.Clone(s.Labels)
 	r.Spec.V.Source, r.Spec.V.Linked, r.Spec.V.Node = "", false, ""
+	r.Spec.V.ImageSized = false     // the backup's disk may have grown
 	r.Spec.V.Network.Forwards = nil // two VMs cannot share a port of the host
 	if r.Spec.V.Backend == "" {
 		r.Spec.V.Backend = "auto"

@@ -71,6 +71,26 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
+// DiskSize returns the size in GiB, rounded up, of the disk that a VM of an image gets: 0 if the image is not one
+// of a disk, or not known.
+func (d *Driver) DiskSize(ctx context.Context, name string) (int, error) {
+	hosts, err := d.hosts(ctx)
+	for i := 0; err == nil && i < len(hosts); i++ {
+		found, err := call[hypervisorapi.Image](ctx, d, Place{Node: hosts[i]}, readTimeout,
+			func(ctx context.Context, c *hypervisorapi.Client) (*http.Response, error) {
+				return c.GetImage(ctx, name)
+			})
+		switch {
+		case fault.Is(err, fault.NotFound):
+		case err != nil || found.Kind != hypervisorapi.ImageKindDisk:
+			return 0, err
+		default:
+			return int((found.VirtualSizeBytes + 1<<30 - 1) >> 30), nil
+		}
+	}
+	return 0, err
+}
+
 func (d *Driver) image(ctx context.Context, at Place, name string) (Image, error) {
 	i, err := call[hypervisorapi.Image](ctx, d, at, readTimeout,
 		func(ctx context.Context, c *hypervisorapi.Client) (*http.Response, error) {

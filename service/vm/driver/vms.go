@@ -2,8 +2,10 @@ package driver
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"net/http"
+	"strings"
 	"time"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
@@ -34,7 +36,11 @@ func (d *Driver) Make(ctx context.Context, r *record.VM, init record.CloudInit) 
 		if err != nil {
 			return record.Seen{}, err
 		}
-		return seenOf(&vm, "")
+		seen, err := seenOf(&vm, "")
+		if err != nil {
+			return seen, err
+		}
+		return d.Sized(ctx, at.Tenant, seen), nil
 	}
 	placed := hypervisorapi.FleetVMSpec{
 		Name: spec.Name, Backend: spec.Backend, Vcpus: spec.Vcpus, MemoryMib: spec.MemoryMib, DiskGib: spec.DiskGib,
@@ -51,7 +57,24 @@ func (d *Driver) Make(ctx context.Context, r *record.VM, init record.CloudInit) 
 	if err != nil {
 		return record.Seen{}, err
 	}
-	return seenOfFleet(&vm)
+	seen, err := seenOfFleet(&vm)
+	if err != nil {
+		return seen, err
+	}
+	return d.Sized(ctx, at.Tenant, seen), nil
+}
+
+// Sized completes what is seen of a VM whose disk has its image's size, which the daemon tells among the
+// VM's disks only. If that cannot be known now, the size stays 0.
+func (d *Driver) Sized(ctx context.Context, tenant string, seen record.Seen) record.Seen {
+	if seen.Disk > 0 {
+		return seen
+	}
+	disks, err := d.Disks(ctx, Place{Node: seen.Node, ID: seen.DriverID, Tenant: tenant})
+	if err == nil && len(disks) > 0 && disks[0].Name == record.SystemDisk {
+		seen.Disk = disks[0].Size
+	}
+	return seen
 }
 
 func (d *Driver) spec(r *record.VM, init record.CloudInit) hypervisorapi.VMSpec {
@@ -80,7 +103,7 @@ func (d *Driver) spec(r *record.VM, init record.CloudInit) hypervisorapi.VMSpec 
 			})
 		}
 	}
-	if r.Disk > 0 {
+	if r.Disk > 0 && !r.Spec.V.ImageSized {
 		spec.DiskGib = &r.Disk
 	}
 	if init.UserData != "" || init.Hostname != "" || len(init.SSHAuthorizedKeys) > 0 {
@@ -190,11 +213,23 @@ type StartOptions struct {
 	Initrd    string   `json:"initrd,omitempty"`
 	Firmware  string   `json:"firmware,omitempty"`
 	ExtraArgs []string `json:"extra_args,omitempty"`
+	Mounts    []Mount  `json:"mounts,omitempty"`
 }
+
+// Mount is a folder of the host that a guest has. Start shares it, and MountShares mounts it.
+type Mount struct {
+	Source      string `json:"source"`
+	Destination string `json:"destination"`
+	ReadOnly    bool   `json:"read_only,omitempty"`
+}
+
+// tag returns the name by which a guest mounts the share with a number.
+func tag(n int) string { return fmt.Sprintf("mainstay-%d", n) }
 
 // None reports whether there are no options.
 func (o *StartOptions) None() bool {
-	return o.Kernel == "" && o.Initrd == "" && o.Firmware == "" && len(o.ExtraArgs) == 0
+	return o.Kernel == "" && o.Initrd == "" && o.Firmware == "" && len(o.ExtraArgs) == 0 &&
+		len(o.Mounts) == 0
 }
 
 // Start starts a VM, and returns when its processors run. Options are for admins of everything, so a
@@ -207,10 +242,48 @@ func (d *Driver) Start(ctx context.Context, at Place, o StartOptions) (record.Se
 		if len(o.ExtraArgs) > 0 {
 			body.ExtraArgs = &o.ExtraArgs
 		}
+		if len(o.Mounts) > 0 {
+			body.Shares = &[]hypervisorapi.Share{}
+			for n, m := range o.Mounts {
+				*body.Shares = append(*body.Shares, hypervisorapi.Share{Source: m.Source, Tag: tag(n), ReadOnly: &m.ReadOnly})
+			}
+		}
 	}
 	return d.vm(ctx, at, workTimeout, func(ctx context.Context, c *hypervisorapi.Client) (*http.Response, error) {
 		return c.StartVM(ctx, at.ID, body)
 	})
+}
+
+// The limits of MountShares: of the guest's boot, and of each mount.
+const (
+	mountBootLimit = 5 * time.Minute
+	mountLimit     = 30 * time.Second
+)
+
+// MountShares has the agent of a guest that boots mount what Start has shared.
+func (d *Driver) MountShares(ctx context.Context, at Place, mounts []Mount) error {
+	if err := d.AwaitAgent(ctx, at, mountBootLimit); err != nil {
+		return fault.Wrap(fault.KindOf(err), err, "the VM runs, and nothing was mounted: %s", fault.From(err).Message)
+	}
+	for n, m := range mounts {
+		options := "trans=virtio,version=9p2000.L,msize=131072"
+		if m.ReadOnly {
+			options += ",ro"
+		}
+		for _, argv := range [][]string{
+			{"mkdir", "-p", "--", m.Destination}, {"mount", "-t", "9p", "-o", options, tag(n), m.Destination},
+		} {
+			ended, err := d.Exec(ctx, at, argv, mountLimit)
+			if err == nil && ended.ExitCode != 0 {
+				err = fault.New(fault.Conflict, "%s: %s", argv[0], strings.TrimSpace(ended.Stderr))
+			}
+			if err != nil {
+				return fault.Wrap(fault.KindOf(err), err, "the VM runs, and %s was not mounted at %s: %s", m.Source,
+					m.Destination, fault.From(err).Message)
+			}
+		}
+	}
+	return nil
 }
 
 // Stop asks the guest to shut down, switches it off after grace, and returns when it has stopped.

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"unicode"
@@ -69,7 +70,9 @@ func rowOf(c caller.Caller, b *vmapi.VMSpec) (record.VM, error) {
 func tenantOf(c caller.Caller, field string, labels map[string]string) (string, error) {
 	name, tenant := "tenant", field
 	if label, ok := labels[record.LabelTenant]; ok {
-		name, tenant = "labels."+record.LabelTenant, label
+		if name, tenant = "labels."+record.LabelTenant, label; c.SeesAll() && field != "" && field != label {
+			return "", fault.InvalidField("tenant", "is another one than that of labels.%s", record.LabelTenant)
+		}
 	}
 	if tenant == "" {
 		return c.Tenant, nil
@@ -137,10 +140,11 @@ func startOptions(c caller.Caller, b *vmapi.StartOptions) (o driver.StartOptions
 	switch {
 	case b.NetworkTap != nil:
 		return o, fault.InvalidField("network_tap", "is not supported: the hypervisor daemon makes the taps; use a bridge network")
-	case len(value(b.BindMounts)) > 0:
-		return o, fault.InvalidField("bind_mounts", "is not supported yet; share a folder at the hypervisor daemon")
 	case o.Initrd != "" && o.Kernel == "":
 		return o, fault.InvalidField("initrd", "takes linux, too")
+	}
+	if o.Mounts, err = bindMounts(c, value(b.BindMounts)); err != nil {
+		return o, err
 	}
 	for _, f := range []struct {
 		name, text string
@@ -154,6 +158,33 @@ func startOptions(c caller.Caller, b *vmapi.StartOptions) (o driver.StartOptions
 		}
 	}
 	return o, nil
+}
+
+// bindMounts checks folders of the host that a guest is to have.
+func bindMounts(c caller.Caller, all []vmapi.BindMount) (out []driver.Mount, err error) {
+	used := map[string]bool{}
+	for i, b := range all {
+		at := func(field, format string, args ...any) error {
+			return fault.InvalidField(fmt.Sprintf("bind_mounts[%d].%s", i, field), format, args...)
+		}
+		switch {
+		case !c.SeesAll():
+			return nil, fault.InvalidField("bind_mounts", "is for admins without a tenant")
+		case !absolute(b.Source):
+			return nil, at("source", "must be an absolute path without . and .., and without control characters")
+		case !absolute(b.Destination) || b.Destination == "/":
+			return nil, at("destination", "must be an absolute path below / without . and .., and without control characters")
+		case used[b.Destination]:
+			return nil, at("destination", "is that of another one")
+		}
+		used[b.Destination] = true
+		out = append(out, driver.Mount{Source: b.Source, Destination: b.Destination, ReadOnly: value(b.ReadOnly)})
+	}
+	return out, nil
+}
+
+func absolute(p string) bool {
+	return path.IsAbs(p) && path.Clean(p) == p && !strings.ContainsFunc(p, unicode.IsControl)
 }
 
 func distinct(tags []string) []string {

@@ -73,6 +73,12 @@ func (a *API) CreateVM(ctx context.Context, req vmapi.CreateVMRequestObject) (vm
 			return nil, err
 		}
 		r.Spec.V.AnyImage = caller.From(ctx).SeesAll()
+		if r.Disk == 0 { // that of the image counts for the quota, too; if the daemon is away, once it has made the VM
+			r.Spec.V.ImageSized = true
+			if size, err := a.driver.DiskSize(ctx, r.Spec.V.Image); err == nil {
+				r.Disk = size
+			}
+		}
 	}
 	var init record.CloudInit
 	if c := req.Body.CloudInit; c != nil {

@@ -124,8 +124,7 @@ func outOfTime(ctx context.Context, last error) error {
 		return cause
 	}
 	f := fault.From(cause)
-	return fault.Wrap(f.Kind, cause, "%s; the last attempt failed: %s", f.Message, fault.From(last).Message).
-		WithCode(fault.From(last).PublicCode())
+	return fault.Wrap(f.Kind, cause, "%s; the last attempt failed: %v", f.Message, last).WithCode(f.PublicCode())
 }
 
 // download is a download under way.

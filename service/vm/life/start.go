@@ -138,7 +138,13 @@ func (l *Life) start(ctx context.Context, t target, _ func(float64)) error {
 	if err != nil {
 		return l.failed(ctx, &r, "", err)
 	}
-	return l.store.Observed(context.WithoutCancel(ctx), r.ID, seen, true)
+	if err := l.store.Observed(context.WithoutCancel(ctx), r.ID, seen, true); err != nil || len(t.Start.Mounts) == 0 {
+		return err
+	}
+	if err := l.driver.MountShares(ctx, driver.PlaceOf(&r), t.Start.Mounts); err != nil {
+		return l.failed(ctx, &r, "", err)
+	}
+	return nil
 }
 
 // failed stores why a job for a VM failed, and returns the error. state is the VM's state then; empty:

@@ -35,6 +35,8 @@ type Spec struct {
 	AnyImage bool    `json:"any_image,omitempty"`
 	Backend  string  `json:"backend"`
 	Network  Network `json:"network"`
+	// ImageSized says that nobody asked for a size of the disk: it has the image's.
+	ImageSized bool `json:"image_sized,omitempty"`
 	// Source is the VM that this one is a clone of, by its id; Linked: it shares its disk.
 	Source string `json:"source,omitempty"`
 	Linked bool   `json:"linked,omitempty"`

@@ -71,6 +71,9 @@ func (w *Watcher) Compare(ctx context.Context) error {
 
 func (w *Watcher) compare(ctx context.Context, r *record.VM, list driver.List) error {
 	if seen, ok := list.VMs[r.ID]; ok && seen.DriverID == r.DriverID {
+		if r.Disk == 0 { // as in rows of an earlier version
+			seen = w.driver.Sized(ctx, r.Tenant, seen)
+		}
 		if r.Same(seen) {
 			return nil
 		}

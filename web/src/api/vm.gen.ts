@@ -2340,9 +2340,15 @@ export interface components {
             /** Format: int64 */
             size_bytes: number;
         };
+        /**
+         * @description A folder of the host, below one of the daemon's setting `policy.allowed_share_dirs`, that the guest's agent mounts by 9p once it answers. It is
+         *     for admins without a tenant. The start fails, and the VM keeps running, if the guest has no agent or cannot mount it.
+         */
         BindMount: {
+            /** @description An absolute path in the guest, which is made if it does not exist */
             destination: string;
             read_only?: boolean;
+            /** @description An absolute path on the host */
             source: string;
         };
         /**

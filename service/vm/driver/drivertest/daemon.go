@@ -370,6 +370,11 @@ func (d *Daemon) create(r *http.Request, tenant string) (int, any) {
 		Network: value(spec.Network, hypervisorapi.Network{}), ServedDisk: spec.ServedDisk,
 		Generation: 1, Autostart: value(spec.Autostart, false), Pending: []string{},
 	}
+	if spec.Image != nil {
+		if vm.Image = *spec.Image; spec.DiskGib == nil && d.images[vm.Image].VirtualSizeBytes > 0 {
+			vm.DiskGib = 0
+		}
+	}
 	return d.add(vm)
 }
 

@@ -11,12 +11,12 @@ import (
 // listDisks lists the disks of a VM, the system disk first.
 func (d *Daemon) listDisks(r *http.Request, tenant string) (int, any) {
 	return d.on(r, tenant, func(vm *hypervisorapi.VM) (int, any) {
-		return 200, slices.Insert(slices.Clone(vm.Disks), 0, systemDisk(vm))
+		return 200, slices.Insert(slices.Clone(vm.Disks), 0, d.systemDisk(vm))
 	})
 }
 
-func systemDisk(vm *hypervisorapi.VM) hypervisorapi.Disk {
-	return hypervisorapi.Disk{Name: "system", SizeGib: vm.DiskGib, State: "attached"}
+func (d *Daemon) systemDisk(vm *hypervisorapi.VM) hypervisorapi.Disk {
+	return hypervisorapi.Disk{Name: "system", SizeGib: d.sizeOf(vm), State: "attached"}
 }
 
 // createDisk attaches a disk to a VM.
@@ -60,7 +60,7 @@ func (d *Daemon) changeDisk(r *http.Request, tenant string) (int, any) {
 		vm.Generation++
 		if r.PathValue("disk") == "system" {
 			vm.DiskGib = value(c.SizeGib, vm.DiskGib)
-			return 200, systemDisk(vm)
+			return 200, d.systemDisk(vm)
 		}
 		i := diskAt(vm, r.PathValue("disk"))
 		if i < 0 {

@@ -34,6 +34,24 @@ func (d *Daemon) PutImage(name string) {
 	d.images[name] = catalogImage{Image: hypervisorapi.Image{Name: name, Kind: "disk", AddedAt: time.Now()}}
 }
 
+// SizeImage sets the size of the disk of an image of the catalog, in bytes. The daemon tells a VM of it no size
+// unless the VM asks for one.
+func (d *Daemon) SizeImage(name string, bytes int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i := d.images[name]
+	i.VirtualSizeBytes = bytes
+	d.images[name] = i
+}
+
+// sizeOf returns the size of a VM's system disk in GiB.
+func (d *Daemon) sizeOf(vm *hypervisorapi.VM) int {
+	if vm.DiskGib > 0 {
+		return vm.DiskGib
+	}
+	return int((d.images[vm.Image].VirtualSizeBytes + 1<<30 - 1) >> 30)
+}
+
 func (d *Daemon) getImage(r *http.Request, _ string) (int, any) {
 	i, ok := d.images[r.PathValue("name")]
 	if !ok {

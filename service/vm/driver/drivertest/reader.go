@@ -166,7 +166,7 @@ type object = map[string]any
 // ping answers for the agents of guests that read served disks, once they have.
 func (d *Daemon) ping(r *http.Request, tenant string) (int, any) {
 	return d.on(r, tenant, func(vm *hypervisorapi.VM) (int, any) {
-		if _, read := d.sizes[vm.Name]; vm.State != "running" || !read {
+		if _, read := d.sizes[vm.Name]; vm.State != "running" || !read && d.guest == nil {
 			return 409, hypervisorapi.Error{Code: "agent_not_connected", Error: "the agent is not connected", RequestId: "r"}
 		}
 		return 200, hypervisorapi.Pong{Version: "test"}
