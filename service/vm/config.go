@@ -3,6 +3,7 @@ package vm
 import (
 	"cmp"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
@@ -103,6 +104,24 @@ func (c *Config) Validate() error {
 }
 
 // repository returns where the backup repository is.
+// absolute makes the folders in the settings absolute: people who do not see everything are shown messages
+// without paths, which only absolute ones are known to be.
+func (c *Config) absolute() (err error) {
+	folders := []*string{&c.Data, &c.ImageFolder}
+	if !strings.Contains(c.BackupRepository, "://") {
+		folders = append(folders, &c.BackupRepository)
+	}
+	for _, folder := range folders {
+		if *folder == "" {
+			continue
+		}
+		if *folder, err = filepath.Abs(*folder); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (c *Config) repository() backup.Location {
 	return backup.Location{
 		URL:       cmp.Or(c.BackupRepository, filepath.Join(c.Data, "backups")),

@@ -85,6 +85,9 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	if err := cfg.absolute(); err != nil {
+		return nil, err
+	}
 	s := &Service{cfg: cfg, log: deps.Log, now: deps.Now}
 	s.ending, s.end = context.WithCancel(context.Background())
 	if s.db, err = openDatabase(ctx, cfg); err != nil {
