@@ -108,6 +108,7 @@ func TestABuiltDebianImageBootsToALogin(t *testing.T) {
 
 	// A backup that boots from its own disk passes a trial boot, and nothing of that is left.
 	m.ok("POST", "/api/vms/two/stop", map[string]any{"force": true}, 200)
+	m.addsDiskToRunning("one", d)
 	m.ok("POST", "/api/backups", map[string]any{"vm_name": "one"}, 201)
 	b := m.settled()[0]
 	if b.Status != vmapi.BackupStatusCompleted {
@@ -121,6 +122,44 @@ func TestABuiltDebianImageBootsToALogin(t *testing.T) {
 	b = hvAs[vmapi.Backup](t, m.ok("GET", "/api/backups/"+b.Id, map[string]any{}, 200))
 	if b.Boot == nil || b.Boot.Status != vmapi.BackupBootStatusPassed || len(d.vms()) != 2 {
 		t.Errorf("%+v, %+v; %d VMs", j, b.Boot, len(d.vms()))
+	}
+}
+
+// below returns the id at the daemon of a VM.
+func (d *hvDaemon) below(name string) string {
+	d.Helper()
+	for _, vm := range d.vms() {
+		if vm.Name == name {
+			return vm.Id
+		}
+	}
+	d.Fatalf("the daemon has no VM %s", name)
+	return ""
+}
+
+// addsDiskToRunning adds a disk to a VM that runs; its guest has it at once, and lets go of it.
+func (m *vmManager) addsDiskToRunning(name string, d *hvDaemon) {
+	m.Helper()
+	path := "/api/vms/" + name + "/disks"
+	disk := hvAs[vmapi.Disk](m.TB, m.ok("POST", path, map[string]any{"name": "data", "size": 1}, 201))
+	if disk.State != vmapi.DiskStateAttached {
+		m.Errorf("%+v", disk)
+	}
+	const at = "/dev/disk/by-id/virtio-data"
+	eventually(m.TB, "the guest has the disk", func() bool {
+		out, code := d.sh(d.below(name), "blockdev --getsize64 "+at)
+		return code == 0 && strings.TrimSpace(out) == "1073741824"
+	})
+	m.ok("PATCH", path+"/data", map[string]any{"size": 2}, 200)
+	eventually(m.TB, "the guest sees its new size", func() bool {
+		out, _ := d.sh(d.below(name), "blockdev --getsize64 "+at)
+		return strings.TrimSpace(out) == "2147483648"
+	})
+	if v := hvAs[vmapi.VM](m.TB, m.ok("DELETE", path+"/data", nil, 200)); len(v.Disks) != 0 {
+		m.Errorf("%+v", v.Disks)
+	}
+	if _, code := d.sh(d.below(name), "test -e "+at); code == 0 {
+		m.Error("the guest still has the disk")
 	}
 }
 

@@ -360,13 +360,14 @@ func TestOnlyANetworkWithADeviceOnTheHostHasLimits(t *testing.T) {
 	limits := func(receive, send int64) object {
 		return object{"network_limits": object{"receive_bits_per_second": receive, "send_bits_per_second": send}}
 	}
-	d.call("PATCH", path, adminToken, limits(1000, 0)).Refused(400, "invalid", "network_limits")
+	d.call("PATCH", path, adminToken, limits(100_000, 0)).Refused(400, "invalid", "network_limits")
 	d.change(vm.Id, object{"network": object{"mode": "tap"}})
 	for field, wrong := range map[string]object{
 		"network_limits.receive_bits_per_second": limits(-1, 0), "network_limits.send_bits_per_second": limits(0, 1<<62),
 	} {
 		d.call("PATCH", path, adminToken, wrong).Refused(400, "invalid", field)
 	}
+	d.call("PATCH", path, adminToken, limits(7, 0)).Refused(400, "invalid", "network_limits.receive_bits_per_second")
 	limited := d.change(vm.Id, limits(1_000_000, 2_000_000))
 	if l := limited.NetworkLimits; l == nil || *l.ReceiveBitsPerSecond != 1_000_000 || *l.SendBitsPerSecond != 2_000_000 {
 		t.Fatalf("%+v", limited)
@@ -375,7 +376,7 @@ func TestOnlyANetworkWithADeviceOnTheHostHasLimits(t *testing.T) {
 	if l := d.vm(vm.Id).NetworkLimits; l == nil || *l.SendBitsPerSecond != 2_000_000 {
 		t.Errorf("after a restart: %+v", l)
 	}
-	if l := d.change(vm.Id, limits(0, 5)).NetworkLimits; l == nil || *l.ReceiveBitsPerSecond != 0 || *l.SendBitsPerSecond != 5 {
+	if l := d.change(vm.Id, limits(0, 64_000)).NetworkLimits; l == nil || *l.ReceiveBitsPerSecond != 0 || *l.SendBitsPerSecond != 64_000 {
 		t.Errorf("%+v", l)
 	}
 	if l := d.change(vm.Id, object{"network": object{"mode": "user"}}).NetworkLimits; l != nil {

@@ -2,6 +2,7 @@ package vm_test
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -249,6 +250,59 @@ func TestAnotherTenantsBackupsDoNotExist(t *testing.T) {
 	if a := m.call("POST", "/api/backups", alice, object{"vm_name": "more"}).Want(403); !strings.Contains(a.Body, "backup_bytes") {
 		t.Error(a.Body)
 	}
+}
+
+func TestTheQuotaOfBackupsHoldsForThoseThatRunAtOnceAndAfterDeletions(t *testing.T) {
+	t.Parallel()
+	engines(t, func(m *manager) {
+		m.call("PUT", "/api/tenants/acme", m.admin, object{}).Want(200)
+		boss := m.user("boss", "admin", "acme")
+		used := func() int64 {
+			return contracttest.As[vmapi.Tenant](m.call("GET", "/api/tenants/acme", boss, nil).Want(200)).Used.BackupBytes
+		}
+		for i := range 3 {
+			name := fmt.Sprintf("vm-%d", i)
+			m.made(name, boss)
+			m.daemon.Write(name, 0, noise(byte(i), 2<<20))
+		}
+		first := m.backup(boss, object{"vm_name": "vm-0"})
+		second := m.backup(boss, object{"vm_name": "vm-0"}) // adds nothing
+		has := used()
+		if has < 2<<20 || has > 3<<20 {
+			t.Fatalf("%d bytes used", has)
+		}
+		// What the first has brought is needed by the second.
+		m.call("DELETE", "/api/backups/"+first.Id, boss, nil).Want(204)
+		if now := used(); now != has {
+			t.Errorf("%d bytes used after a deletion, %d before", now, has)
+		}
+		if err := m.service.Backups().Prune(m.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if now := used(); now < 2<<20 || now > has+64<<10 { // the segments of both
+			t.Errorf("%d bytes used after a prune, %d before", now, has)
+		}
+		// Of those that begin while there is room, none exceeds it.
+		m.call("PUT", "/api/tenants/acme", m.admin, object{"quota": object{"backup_bytes": used() + 1<<20}}).Want(200)
+		for _, name := range []string{"vm-1", "vm-2"} {
+			m.call("POST", "/api/backups", boss, object{"vm_name": name})
+		}
+		m.eventually("no backup is being made", m.idle)
+		denied := 0
+		for _, b := range contracttest.As[[]vmapi.Backup](m.call("GET", "/api/backups", boss, nil).Want(200)) {
+			if b.Status == "failed" && strings.Contains(b.Error, "quota backup_bytes of tenant acme") {
+				denied++
+			}
+		}
+		if denied != 2 {
+			t.Errorf("%d backups were ended", denied)
+		}
+		// Without backups nothing is needed.
+		m.call("DELETE", "/api/backups/"+second.Id, boss, nil).Want(204)
+		if err := m.service.Backups().Prune(m.Context()); err != nil || used() != 0 {
+			t.Errorf("%v; %d bytes used", err, used())
+		}
+	})
 }
 
 func TestANewInstallationRestoresFromTheRepositoryAndItsKey(t *testing.T) {

@@ -146,7 +146,7 @@ func TestFoldersOfTheHostAreMountedOnceTheGuestHasBooted(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	events := m.call("GET", "/api/vms/web/events", m.admin, nil).Want(200).Body
-	if !strings.Contains(events, "the VM runs, and /srv/a was not mounted at /a: mkdir: no such device") {
+	if !strings.Contains(events, "the VM runs, and /srv/a was not mounted at /a: no such device") {
 		t.Errorf("%s", events)
 	}
 }

@@ -184,6 +184,10 @@ func (a *API) GetVM(
 	return hypervisorapi.GetVM200JSONResponse(a.apiVM(r)), nil
 }
 
+// leastNetworkLimit is the least limit of a network, in bits a second. With less, the kernel's queue has no room for
+// the largest packets of a guest.
+const leastNetworkLimit = 64_000
+
 // PatchVM changes a VM.
 func (a *API) PatchVM(
 	ctx context.Context, req hypervisorapi.PatchVMRequestObject,
@@ -198,6 +202,13 @@ func (a *API) PatchVM(
 	}
 	if l := b.NetworkLimits; l != nil {
 		c.NetworkLimits = &record.NetworkLimits{Receive: value(l.ReceiveBitsPerSecond), Send: value(l.SendBitsPerSecond)}
+		for field, limit := range map[string]int64{
+			"receive_bits_per_second": c.NetworkLimits.Receive, "send_bits_per_second": c.NetworkLimits.Send,
+		} {
+			if limit > 0 && limit < leastNetworkLimit {
+				return nil, fault.InvalidField("network_limits."+field, "must be 0, or at least %d", leastNetworkLimit)
+			}
+		}
 	}
 	r, err := a.plan.Change(ctx, req.Id, c)
 	if err != nil {

@@ -75,6 +75,7 @@ type Manager struct {
 	bootInterval time.Duration
 	log          *slog.Logger
 	now          func() time.Time
+	rooms        rooms
 
 	mu   sync.Mutex
 	repo *repository.Repository // nil: not opened yet

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
@@ -34,11 +35,38 @@ func (m *Manager) Prune(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	began := m.now()
 	report, err := repo.Prune(ctx, repository.PruneOptions{})
+	if counted := m.count(ctx, repo, report, began); counted != nil {
+		err = errors.Join(err, counted)
+	}
 	if report.Removed > 0 {
 		m.log.Info("the backup repository has less to keep", "removed", report.Removed, "freed_bytes", report.Freed)
 	}
 	return err
+}
+
+// count stores what the backups of each tenant need in the repository, by which quotas are judged.
+func (m *Manager) count(
+	ctx context.Context, repo *repository.Repository, report repository.PruneReport, at time.Time,
+) error {
+	const page = 1000
+	needs := map[string]int64{}
+	for after := ""; ; {
+		all, err := m.store.Tenants(caller.ByItself(ctx), after, page)
+		if err != nil {
+			return err
+		}
+		for i := range all {
+			after = all[i].Name
+			if bytes, ok := report.Needs[repo.Place(owner(after))]; ok {
+				needs[after] = bytes
+			}
+		}
+		if len(all) < page {
+			return m.store.SetBackupNeeds(ctx, needs, at)
+		}
+	}
 }
 
 // ScanReport says what a scan has found.

@@ -209,10 +209,15 @@ func (m *Manager) attempt(ctx context.Context, b *record.Backup, progress func(f
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	meter := &meter{m: m, ctx: ctx, tenant: r.Tenant, end: cancel}
+	defer meter.done()
 	w, err := repo.Begin(ctx, repository.Info{
 		Tenant: owner(r.Tenant), VM: r.ID, Name: r.Name, Type: kind, Consistency: disk.Consistency, Taken: m.now(),
 		Config: config,
 	}, parent, func(p repository.Progress) {
+		meter.wrote(p.Stored)
 		if p.Total > 0 {
 			progress(min(1, float64(p.Done)/float64(p.Total)))
 		}
@@ -226,11 +231,14 @@ func (m *Manager) attempt(ctx context.Context, b *record.Backup, progress func(f
 		ranges[i] = repository.Range(r)
 	}
 	if err := w.Disk(repository.Disk{Name: systemDisk, Size: disk.Size, Reader: disk, Changed: ranges}); err != nil {
+		return denied(ctx, err)
+	}
+	if err := meter.last(); err != nil {
 		return err
 	}
 	done, err := w.Commit()
 	if err != nil {
-		return err
+		return denied(ctx, err)
 	}
 	// From here on there is a backup. Without a checkpoint, only the next one reads more.
 	checkpoint := disk.Checkpoint
@@ -240,6 +248,14 @@ func (m *Manager) attempt(ctx context.Context, b *record.Backup, progress func(f
 		checkpoint = ""
 	}
 	return m.completed(ctx, b.ID, done, checkpoint)
+}
+
+// denied returns why a backup was ended for its quota, or else the error.
+func denied(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && fault.Is(cause, fault.Denied) {
+		return cause
+	}
+	return err
 }
 
 // parentOf returns the checkpoint of a VM's last backup, and its id in the repository.

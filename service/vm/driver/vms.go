@@ -275,7 +275,8 @@ func (d *Driver) MountShares(ctx context.Context, at Place, mounts []Mount) erro
 		} {
 			ended, err := d.Exec(ctx, at, argv, mountLimit)
 			if err == nil && ended.ExitCode != 0 {
-				err = fault.New(fault.Conflict, "%s: %s", argv[0], strings.TrimSpace(ended.Stderr))
+				why, _, _ := strings.Cut(strings.TrimSpace(ended.Stderr), "\n")
+				err = fault.New(fault.Conflict, "%s", strings.TrimPrefix(why, argv[0]+": "))
 			}
 			if err != nil {
 				return fault.Wrap(fault.KindOf(err), err, "the VM runs, and %s was not mounted at %s: %s", m.Source,

@@ -213,6 +213,11 @@ func (s *Store) RemoveBackup(ctx context.Context, id string) error {
 		if _, err := tx.Exec(ctx, "DELETE FROM backups WHERE id = ?", id); err != nil {
 			return err
 		}
+		// Others may need what it has brought: the next prune finds out.
+		if _, err := tx.Exec(ctx, `UPDATE tenants SET backup_needs = backup_needs + ? WHERE name = ?
+			AND (backup_needs_at IS NULL OR backup_needs_at < ?)`, b.SizeBytes, b.Tenant, b.FinishedAt); err != nil {
+			return err
+		}
 		return s.note(ctx, tx, audit.Entry{Action: "backup.delete", Target: id, Tenant: b.Tenant, Message: b.VMName})
 	})
 }

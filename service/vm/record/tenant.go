@@ -2,6 +2,7 @@ package record
 
 import (
 	"context"
+	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/db"
@@ -20,6 +21,8 @@ type Tenant struct {
 	MaxSnapshots *int64  `db:"max_snapshots"`
 	MaxBackups   *int64  `db:"max_backup_bytes"`
 	CreatedAt    db.Time `db:"created_at"`
+	Needs        int64   `db:"backup_needs"`    // bytes, see Use.BackupBytes
+	NeedsAt      db.Time `db:"backup_needs_at"` // zero: not counted yet
 
 	Used Use `db:"-"`
 }
@@ -31,7 +34,9 @@ type Use struct {
 	Memory    int64 `db:"memory"` // MiB
 	Disk      int64 `db:"disk"`   // GiB
 	Snapshots int64 `db:"snapshots"`
-	// BackupBytes is what backups have added to the repository, also those of deleted VMs.
+	// BackupBytes is what the backups of the tenant need in the repository, also those of deleted VMs: as the last
+	// prune has counted it, and what backups have added since. One that is deleted counts until the next prune:
+	// others may need what it has brought.
 	BackupBytes int64 `db:"backup_bytes"`
 }
 
@@ -61,8 +66,9 @@ func (t *Tenant) Check(more Use) error {
 
 const selectUse = `SELECT COUNT(*) AS vms, COALESCE(SUM(cpus), 0) AS cpus, COALESCE(SUM(memory), 0) AS memory,
 	COALESCE(SUM(disk + data_disk), 0) AS disk, (SELECT COUNT(*) FROM snapshots s JOIN vms v ON v.id = s.vm_id
-	WHERE v.tenant = ? AND v.deleted_at IS NULL) AS snapshots, (SELECT COALESCE(SUM(size_bytes), 0) FROM backups b
-	WHERE b.tenant = ?) AS backup_bytes FROM vms WHERE tenant = ? AND deleted_at IS NULL`
+	WHERE v.tenant = ? AND v.deleted_at IS NULL) AS snapshots, (SELECT COALESCE(MAX(t.backup_needs), 0) FROM tenants t
+	WHERE t.name = ?) + (SELECT COALESCE(SUM(size_bytes), 0) FROM backups b JOIN tenants t ON t.name = b.tenant
+	WHERE b.tenant = ? AND (t.backup_needs_at IS NULL OR b.finished_at > t.backup_needs_at)) AS backup_bytes FROM vms WHERE tenant = ? AND deleted_at IS NULL`
 
 // Tenants lists the tenants in the caller's scope by name, starting after a name.
 func (s *Store) Tenants(ctx context.Context, after string, limit int) ([]Tenant, error) {
@@ -76,7 +82,7 @@ func (s *Store) Tenants(ctx context.Context, after string, limit int) ([]Tenant,
 	err := s.db.Select(ctx, &all, "SELECT * FROM tenants WHERE "+condition+" ORDER BY name LIMIT ?",
 		append(args, limit)...)
 	for i := 0; i < len(all) && err == nil; i++ {
-		err = s.db.Get(ctx, &all[i].Used, selectUse, all[i].Name, all[i].Name, all[i].Name)
+		err = s.db.Get(ctx, &all[i].Used, selectUse, all[i].Name, all[i].Name, all[i].Name, all[i].Name)
 	}
 	return all, err
 }
@@ -95,7 +101,32 @@ func tenantIn(ctx context.Context, q db.Querier, name, lock string) (t Tenant, e
 	if err := db.NotFound(err, "there is no such tenant"); err != nil {
 		return t, err
 	}
-	return t, q.Get(ctx, &t.Used, selectUse, name, name, name)
+	return t, q.Get(ctx, &t.Used, selectUse, name, name, name, name)
+}
+
+// SetBackupNeeds stores what the backups of tenants need in the repository, as it was counted at a time.
+func (s *Store) SetBackupNeeds(ctx context.Context, needs map[string]int64, at time.Time) error {
+	return s.db.Update(ctx, func(tx *db.Tx) error {
+		for tenant, bytes := range needs {
+			if _, err := tx.Exec(ctx, "UPDATE tenants SET backup_needs = ?, backup_needs_at = ? WHERE name = ?",
+				bytes, db.At(at), tenant); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// BackupRoom returns how many bytes the backups of a tenant may still add to the repository; nil: there is no limit.
+func (s *Store) BackupRoom(ctx context.Context, tenant string) (*int64, error) {
+	if tenant == "" {
+		return nil, nil
+	}
+	t, err := tenantIn(caller.ByItself(ctx), s.db, tenant, "")
+	if err != nil || t.MaxBackups == nil {
+		return nil, err
+	}
+	return new(*t.MaxBackups - t.Used.BackupBytes), nil
 }
 
 // errRetired is the fault for the name of a tenant that was deleted.

@@ -29,6 +29,8 @@ type PruneReport struct {
 	Freed   int64
 	Copied  int64
 	GivenUp int // writers whose leases had expired
+	// Needs is Live by tenant's place (Repository.Place), of those that were pruned without an error.
+	Needs map[string]int64
 }
 
 func (a *PruneReport) add(b PruneReport) {
@@ -42,7 +44,7 @@ func (a *PruneReport) add(b PruneReport) {
 // tenant's repository is damaged, nothing of that tenant is removed: the fault is of kind Conflict
 // and says what is to be done, and the other tenants are pruned.
 func (r *Repository) Prune(ctx context.Context, o PruneOptions) (PruneReport, error) {
-	var total PruneReport
+	total := PruneReport{Needs: map[string]int64{}}
 	if o.Grace == 0 {
 		o.Grace = max(time.Hour, 2*r.options.Lease.Expiry)
 	}
@@ -59,7 +61,11 @@ func (r *Repository) Prune(ctx context.Context, o PruneOptions) (PruneReport, er
 	var failed []error
 	for _, place := range places {
 		p := &prune{r: r, d: r.domainAt(place), o: o, writer: newID()}
-		failed = append(failed, p.run(ctx))
+		err := p.run(ctx)
+		if err == nil {
+			total.Needs[place] = p.report.Live
+		}
+		failed = append(failed, err)
 		total.add(p.report)
 	}
 	return total, errors.Join(failed...)

@@ -196,6 +196,9 @@ func (r *Repository) configMAC(text []byte) []byte {
 // everything.
 func (r *Repository) MasterKey() []byte { return bytes.Clone(r.master) }
 
+// Place returns under which name a tenant's objects are in the repository, as in PruneReport.Needs.
+func (r *Repository) Place(tenant string) string { return r.place(tenant) }
+
 // ID returns the repository's id.
 func (r *Repository) ID() string { return r.config.ID }
 
