@@ -249,3 +249,13 @@ func TestABackupIsOpenedAnewOnceItsReaderHasFailed(t *testing.T) {
 	m.call("GET", files+"content?volume=vdb&path=/disk", boss, nil).Want(200)
 	m.eventually("one VM reads", func() bool { return m.readers() == 1 })
 }
+
+func TestABackupThatIsDeletedIsNotReadAnyMore(t *testing.T) {
+	t.Parallel()
+	m := start(t)
+	boss := m.user("boss", "admin", "acme")
+	files, _ := m.backedUp("web", boss)
+	m.call("GET", files+"volumes", boss, nil).Want(200)
+	m.call("DELETE", strings.TrimSuffix(files, "/files/"), boss, nil).Want(204)
+	m.eventually("nothing reads it", func() bool { return m.readers() == 0 })
+}

@@ -190,6 +190,15 @@ func (m *Manager) Close(ctx context.Context, id string) error {
 	return nil
 }
 
+// Drop closes a backup that was deleted, if it is open in this replica. It does not wait for that.
+func (m *Manager) Drop(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.sessions[id]; s != nil {
+		s.end(errClosed)
+	}
+}
+
 func checkPath(field, path string) error {
 	switch {
 	case len(path) > maxPath:

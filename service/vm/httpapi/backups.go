@@ -79,7 +79,11 @@ func (a *API) GetBackup(ctx context.Context, req vmapi.GetBackupRequestObject) (
 func (a *API) DeleteBackup(
 	ctx context.Context, req vmapi.DeleteBackupRequestObject,
 ) (vmapi.DeleteBackupResponseObject, error) {
-	return vmapi.DeleteBackup204Response{}, a.backups.Delete(ctx, req.Id)
+	if err := a.backups.Delete(ctx, req.Id); err != nil {
+		return nil, err
+	}
+	a.browser.Drop(req.Id)
+	return vmapi.DeleteBackup204Response{}, nil
 }
 
 // ProtectBackup keeps a backup from being removed.
