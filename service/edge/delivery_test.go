@@ -665,7 +665,7 @@ func TestNULInTextIsRefusedOnBothEngines(t *testing.T) {
 	t.Parallel()
 	engines(t, func(c *control) {
 		site, agent := c.site("plant", enrollmentToken)
-		c.call("POST", "/auth/login", "", object{"username": "\x00", "password": "x"}).Want(401)
+		c.call("POST", "/auth/login", "", object{"username": "\x00", "password": "x"}).Refused(400, "invalid", "username")
 		c.call("POST", "/events", adminToken, object{"site_id": "\x00", "topic": "t", "payload": 1}).Refused(
 			400, "invalid", "site_id",
 		)
