@@ -1,8 +1,6 @@
 /** Formatting of sizes, times and limits of VMs. */
-import { count } from '../ui/number';
-import { bytes } from '../ui/size';
 import { duration } from '../ui/time';
-import type { Disk, NetworkLimits, VM } from './api';
+import type { NetworkLimits, VM } from './api';
 
 /** How long the VM has been up, or an empty text while it is down. */
 export function uptime(vm: Pick<VM, 'state' | 'started_at'>, now: number): string {
@@ -20,11 +18,6 @@ export function left(all: number, free: number, text: (n: number) => string): { 
 export function given(all: number, free: number): { used: number; share: number; over: boolean } {
   const used = all - free;
   return { used, share: all > 0 ? Math.min(1, Math.max(0, used / all)) : 0, over: used > all };
-}
-
-/** What a guest may do with a disk, or an empty text if that has no limits. */
-export function diskLimits({ iops = 0, bytes_per_second = 0 }: Partial<Pick<Disk, 'iops' | 'bytes_per_second'>>): string {
-  return [iops > 0 && `${count(iops)} operations/s`, bytes_per_second > 0 && `${bytes(bytes_per_second)}/s`].filter(Boolean).join(', ');
 }
 
 const bitUnits = ['bit', 'kbit', 'Mbit', 'Gbit'];

@@ -1,5 +1,5 @@
 /** Which field of a form a refusal of the daemon is about, where the daemon does not name it. */
-import { ApiError } from '../ui/problem';
+import { ApiError, atField as showAtField } from '../ui/problem';
 
 /** The fields of limits of the policy. The daemon always names the limit, but not always the field. */
 const limits: Partial<Record<string, string>> = { max_vcpus: 'vcpus', max_memory_mib: 'memory_mib', max_disk_gib: 'disk_gib', max_ttl_seconds: 'ttl_seconds', allowed_backends: 'backend', allowed_image_dirs: 'image' };
@@ -15,11 +15,4 @@ export function refusedField(error: unknown): string | undefined {
 }
 
 /** Makes a form show the error at the field that it is about. */
-export async function atField<T>(call: Promise<T>): Promise<T> {
-  try {
-    return await call;
-  } catch (error) {
-    const field = refusedField(error);
-    throw error instanceof ApiError && field ? new ApiError(error.status, error.code, error.message, field, error.requestId, error.limit) : error;
-  }
-}
+export const atField = <T>(call: Promise<T>) => showAtField(call, refusedField);

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { mib, bytes } from '../ui/size';
-import { bits, diskLimits, given, left, networkLimits, uptime } from './format';
-import { alive, atRest, may, resettable, nodeText, operationTitle, signatureText, states, underWay } from './states';
+import { bits, given, left, networkLimits, uptime } from './format';
+import { alive, atRest, changeable, may, resettable, nodeText, operationTitle, signatureText, states, underWay } from './states';
 import { refusedField } from './refused';
 import { bootsNothing } from './vms/create';
 import { ApiError } from '../ui/problem';
@@ -19,6 +19,10 @@ describe('what one may do with a VM', () => {
     expect(states.filter((s) => may(s, 'clone'))).toEqual(['running', 'paused', 'stopped', 'failed']);
     expect(states.filter(alive)).toEqual(['running', 'paused']);
     expect(states.filter(atRest)).toEqual(['stopped', 'failed']);
+  });
+  it('changes disks of QEMU, while the VM runs or rests', () => {
+    expect(states.filter((state) => changeable({ state, backend: 'qemu' }))).toEqual(['running', 'paused', 'stopped', 'failed']);
+    expect(states.filter((state) => changeable({ state, backend: 'sandbox' }))).toEqual([]);
   });
 });
 
@@ -89,8 +93,6 @@ describe('refusedField', () => {
 describe('limits', () => {
   it('are said in units, and not at all where there are none', () => {
     expect([0, 999, 1_500_000, 999_960_000, 2e10].map(bits)).toEqual(['0 bit/s', '999 bit/s', '1.5 Mbit/s', '1 Gbit/s', '20 Gbit/s']);
-    expect(diskLimits({ iops: 500, bytes_per_second: 10 * 2 ** 20 })).toBe('500 operations/s, 10 MiB/s');
-    expect(diskLimits({ iops: 0, bytes_per_second: 0 })).toBe('');
     expect(networkLimits({ receive_bits_per_second: 1e8, send_bits_per_second: 0 })).toBe('receives at most 100 Mbit/s');
     expect(networkLimits({})).toBe('');
   });

@@ -42,8 +42,8 @@ export const alive = (state: State) => state === 'running' || state === 'paused'
 /** Whether the VM's disk is not in use, so that it can be replaced or shared. */
 export const atRest = (state: State) => state === 'stopped' || state === 'failed';
 
-/** The name of the system disk. */
-export const systemDisk = 'system';
+/** Whether the disks and the CD of the VM can change now. */
+export const changeable = (vm: Pick<VM, 'state' | 'backend'>) => vm.backend === 'qemu' && (alive(vm.state) || atRest(vm.state));
 
 /** Whether the traffic of the VM can be limited: it has a device on the host. */
 export const limitable = (vm: Pick<VM, 'network'>) => vm.network.mode === 'bridge' || vm.network.mode === 'tap';

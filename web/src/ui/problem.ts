@@ -16,6 +16,16 @@ export class ApiError extends Error {
   }
 }
 
+/** Makes a form show a refusal at the field that it is about, where the service does not name it. */
+export async function atField<T>(call: Promise<T>, fieldOf: (error: unknown) => string | undefined): Promise<T> {
+  try {
+    return await call;
+  } catch (error) {
+    const field = fieldOf(error);
+    throw error instanceof ApiError && field ? new ApiError(error.status, error.code, error.message, field, error.requestId, error.limit) : error;
+  }
+}
+
 /** Describes an error in one sentence. */
 export function reason(error: unknown): string {
   return error instanceof Error ? error.message : String(error);

@@ -38,6 +38,22 @@ export const may = (vm: Pick<VM, 'state' | 'protected'>, verb: Verb) => verbs[vm
 /** Whether the guest runs, so that it is measured. */
 export const alive = (vm: Pick<VM, 'state' | 'unreachable'>) => !vm.unreachable && (vm.state === 'running' || vm.state === 'paused');
 
+/** Whether the hypervisor tells what the VM has now. */
+export const seen = (vm: Pick<VM, 'state' | 'unreachable'>) => !vm.unreachable && vm.state !== 'missing';
+
+/** Whether the backend lets disks and CDs come and go. Which one `auto` stands for, the hypervisor decides: it may refuse. */
+export const flexible = (vm: Pick<VM, 'backend'>) => vm.backend === 'qemu' || vm.backend === 'auto';
+
+/** Whether the disks and the CD of the VM can change now. */
+export const changeable = (vm: Pick<VM, 'state' | 'unreachable' | 'backend' | 'provisioned' | 'job'>) =>
+  flexible(vm) && vm.provisioned && vm.job === null && (alive(vm) || (!vm.unreachable && atRest(vm)));
+
+const together = new Intl.ListFormat('en-GB');
+const pendingTexts: Record<string, string> = { cpus: 'processors', cd: 'CD' };
+
+/** What changes with the next start, in words. */
+export const pendingText = (vm: Pick<VM, 'pending'>) => together.format(vm.pending.map((field) => pendingTexts[field] ?? field));
+
 /** Whether the VM's disk is not in use, so that it can be replaced. */
 export const atRest = (vm: Pick<VM, 'state'>) => vm.state === 'stopped' || vm.state === 'failed';
 

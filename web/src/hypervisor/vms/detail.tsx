@@ -4,6 +4,7 @@ import { Link, useLocation } from 'wouter';
 import { body, page } from '../../ui/client';
 import { ApiError } from '../../ui/problem';
 import { Copyable } from '../../ui/copy';
+import { sizeText, systemDisk } from '../../ui/disks/state';
 import { Card, Facts, Tags } from '../../ui/facts';
 import { Icon } from '../../ui/icon';
 import { Menu } from '../../ui/menu';
@@ -19,12 +20,12 @@ import { Console, Screen } from '../../ui/viewer/viewer';
 import { api, type VM, type VMEvent } from '../api';
 import { mib } from '../../ui/size';
 import { networkLimits } from '../format';
-import { alive, limitable, pendingText, systemDisk, VMState } from '../states';
+import { alive, limitable, pendingText, VMState } from '../states';
 import { useVMActions } from './actions';
 import { Backups } from './backups';
 import { CD } from './cd';
 import { Agent, upFor } from './columns';
-import { Disks, sizeText, useDisks, useKept } from './disks';
+import { Disks, useDisks, useKept } from './disks';
 import { Run } from './exec';
 import { useGuest } from './guest';
 import { SerialLog } from './log';
@@ -122,7 +123,7 @@ function Summary({ vm, plots }: { vm: VM; plots: React.ReactNode }) {
               ['Image', vm.image ? <code key="i">{vm.image}</code> : <span key="i" className="muted">{vm.kernel === undefined ? 'none: the disk was empty when the VM was made' : 'none'}</span>],
               vm.kernel !== undefined && ['Kernel', <code key="k">{vm.kernel}</code>],
               ['System disk', <SystemDisk key="d" vm={vm} />],
-              vm.disks.length > 0 && ['Other disks', vm.disks.map((d) => `${d.name} (${sizeText(d)})`).join(', ')],
+              vm.disks.length > 0 && ['Other disks', vm.disks.map((d) => `${d.name} (${sizeText({ size: d.size_gib })})`).join(', ')],
               vm.cd !== undefined && ['CD', <code key="cd">{vm.cd.image}</code>],
               vm.firmware !== undefined && ['Firmware', vm.firmware],
               ['Network', vm.mac ? vm.network.mode : <span key="n" className="muted">none</span>],

@@ -6,7 +6,8 @@ import type { Schema } from '../../ui/schema';
 import { bytes } from '../../ui/size';
 import { DateTime } from '../../ui/time';
 import { toast } from '../../ui/toast';
-import { api, schemas, useSeesAll, type Backup, type BackupSpec, type RestoreSpec } from '../api';
+import { api, schemas, useSeesAll, type Backup, type BackupSpec, type RestoreSpec, type VM } from '../api';
+import { leftOutText } from './left-out';
 
 /** Refreshes what a change of backups touches. */
 export function useRefresh(): () => Promise<unknown> {
@@ -15,7 +16,7 @@ export function useRefresh(): () => Promise<unknown> {
 }
 
 /** Makes a backup of the VM, or asks of which one. */
-export function MakeBackup({ vm, names = [], onClose }: { vm?: { name: string; tenant?: string | undefined }; names?: readonly string[]; onClose: () => void }) {
+export function MakeBackup({ vm, names = [], onClose }: { vm?: Pick<VM, 'name' | 'tenant' | 'disks'>; names?: readonly string[]; onClose: () => void }) {
   const refresh = useRefresh();
   const seesAll = useSeesAll();
   return (
@@ -46,7 +47,9 @@ export function MakeBackup({ vm, names = [], onClose }: { vm?: { name: string; t
         onClose();
         await refresh();
       }}
-    />
+    >
+      {vm && vm.disks.length > 0 && <p className="muted small">The backup has the system disk only, and not {vm.disks.map((d) => d.name).join(', ')}.</p>}
+    </FormDialog>
   );
 }
 
@@ -86,11 +89,12 @@ export function RestoreBackup({ backup, onClose, onBegun }: { backup: Backup; on
       preview={(input) =>
         input.where === 'place' ? (
           <Notice tone="warn">
-            {backup.vm_name} gets the disk of <DateTime at={backup.created} />: what was written since is lost. It must be stopped and have no snapshots. Until the restore is finished, it keeps the disk that it has.
+            {backup.vm_name} gets the disk of <DateTime at={backup.created} />: what was written since is lost. It must be stopped and have no snapshots. Until the restore is finished, it keeps the disk that it has.{' '}
+            {backup.left_out.length > 0 && `Its other disks stay as they are: the backup does not have them.`}
           </Notice>
         ) : (
           <Notice tone="info">
-            A new VM with a disk of {bytes(backup.disk_bytes)} as at <DateTime at={backup.created} />, with the network policy that {backup.vm_name} had. {backup.vm_name} stays as it is.
+            A new VM with a disk of {bytes(backup.disk_bytes)} as at <DateTime at={backup.created} />, with the network policy that {backup.vm_name} had. {backup.vm_name} stays as it is. {leftOutText(backup)}
           </Notice>
         )
       }

@@ -5,6 +5,7 @@ import { useConfirm } from '../../ui/confirm';
 import { Dialog } from '../../ui/dialog';
 import { Copyable } from '../../ui/copy';
 import { Facts } from '../../ui/facts';
+import { Notice } from '../../ui/notice';
 import type { Pages } from '../../ui/paging';
 import { bytes } from '../../ui/size';
 import { Status } from '../../ui/status';
@@ -14,6 +15,7 @@ import { api, useMay, type Backup } from '../api';
 import { Meter, useCancel } from '../jobs';
 import { useLive } from '../live';
 import { BackupState, consistencyText } from '../states';
+import { leftOutText } from './left-out';
 import { ProtectBackup, RestoreBackup, useRefresh } from './forms';
 
 /** Whether nobody can remove the backup now. */
@@ -41,6 +43,7 @@ const columns: readonly Column<Backup>[] = [
             </Status>
           )}
         </span>
+        {b.left_out.length > 0 && <span className="muted small">Without {b.left_out.join(', ')}</span>}
         <Progress backup={b} />
       </span>
     ),
@@ -145,7 +148,8 @@ function BootResult({ boot }: { boot: NonNullable<Backup['boot']> }) {
 function Look({ backup: b, onClose }: { backup: Backup; onClose: () => void }) {
   return (
     <Dialog title={`Backup of ${b.vm_name}`} onClose={onClose}>
-      <div className="dialog-body">
+      <div className="dialog-body stack-tight">
+        {b.left_out.length > 0 && <Notice tone="info">{leftOutText(b)}</Notice>}
         <Facts
           facts={[
             ['State', <BackupState key="s" backup={b} />],

@@ -11,8 +11,8 @@ import { reason } from '../../ui/problem';
 import { toast } from '../../ui/toast';
 import { api, schemas, useMay, type CloneSpec, type StopOptions, type VM, type VMChange } from '../api';
 import { at, vmPath } from '../links';
-import { atRest, may, type Verb } from '../states';
-import { changedOf } from './changed';
+import { atRest, may, pendingText, type Verb } from '../states';
+import { changedOf } from '../../ui/changed';
 
 interface Open {
   what: 'stop' | 'clone' | 'change';
@@ -193,7 +193,7 @@ function Asked({ open: { what, vm }, onClose, tell, refresh }: { open: Open; onC
         const change = changedOf(vm, input);
         if (Object.keys(change).length === 0) throw new Error('Nothing is different from before.');
         const changed = await body(api.PATCH('/api/vms/{name}', { ...at(vm), body: change }));
-        toast(`${changed.name} is changed${changed.pending.length ? `; ${changed.pending.join(' and ')} with its next start` : ''}.`);
+        toast(`${changed.name} is changed${changed.pending.length ? `; ${pendingText(changed)} with its next start` : ''}.`);
         onClose();
         if (changed.name !== vm.name && location.pathname.startsWith('/vms/')) navigate(vmPath(changed), { replace: true });
         await refresh();

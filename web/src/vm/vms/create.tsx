@@ -16,6 +16,7 @@ import { mib } from '../../ui/size';
 import type { Tone } from '../../ui/status';
 import { useCaller } from '../../ui/access';
 import { Allowed, api, pageLimit, schemas, useMay, useSeesAll, type Forward, type Tenant, type VM, type VMPolicySpec, type VMSpec } from '../api';
+import { useReadyImages } from '../images/ready';
 import { at, vmPath } from '../links';
 import { forwardsOf, forwardsText } from '../network/forwards';
 import { portsOf } from '../network/ports';
@@ -130,8 +131,8 @@ export function CreateVM() {
   const queries = useQueryClient();
   const [recorded, setRecorded] = useState<{ vm: VM; plan: Plan }>();
   const known = useQuery({ queryKey: ['vms', 'images'], queryFn: ({ signal }) => body(api.GET('/api/vms', { params: { query: { limit: 200 } }, signal })), staleTime: 60_000 });
-  const made = useQuery({ queryKey: ['images', 'ready'], queryFn: ({ signal }) => body(api.GET('/api/images', { params: { query: { state: 'completed', limit: pageLimit } }, signal })), staleTime: 10_000 });
-  const ready = made.data?.items.filter((i) => i.kind === 'disk').map((i) => i.image) ?? [];
+  const made = useReadyImages();
+  const ready = made?.filter((i) => i.kind === 'disk').map((i) => i.image) ?? [];
   const images = [...new Set([...ready, ...(known.data?.items.map((v) => v.image) ?? [])].filter((i) => !i.includes('/')))].sort();
   const [image] = useParam('image', '');
   const tenants = useQuery({ queryKey: ['tenants', 'all'], queryFn: ({ signal }) => body(api.GET('/api/tenants', { params: { query: { limit: pageLimit } }, signal })) });
@@ -166,7 +167,7 @@ export function CreateVM() {
               setRecorded({ vm, plan });
             }}
           >
-            {made.data && known.data && images.length === 0 && <NoImages />}
+            {made && known.data && images.length === 0 && <NoImages />}
           </Form>
         )}
       </Card>

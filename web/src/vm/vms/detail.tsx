@@ -4,6 +4,7 @@ import { Link, useLocation } from 'wouter';
 import { useParam } from '../../ui/address';
 import { body, page } from '../../ui/client';
 import { Copyable } from '../../ui/copy';
+import { sizeText } from '../../ui/disks/state';
 import { Card, Facts, Tags } from '../../ui/facts';
 import { Icon } from '../../ui/icon';
 import { Menu } from '../../ui/menu';
@@ -25,9 +26,11 @@ import { Busy } from '../jobs';
 import { at, tenantIn } from '../links';
 import { forwardText } from '../network/forwards';
 import { NetworkTab } from '../network/of-vm';
-import { alive, VMState } from '../states';
+import { alive, pendingText, VMState } from '../states';
 import { useVMActions } from './actions';
+import { CD } from './cd';
 import { TagList } from './columns';
+import { Disks } from './disks';
 import { useGuest } from './guest';
 import { measured } from './measured';
 import { Snapshots } from './snapshots';
@@ -97,12 +100,22 @@ export function VMDetail({ name }: { name: string }) {
             {!vm.provisioned && ' The next start tries again.'}
           </Notice>
         )}
-        {vm.pending.length > 0 && <Notice tone="info">A change of {vm.pending.join(' and ')} waits for the next start.</Notice>}
+        {vm.pending.length > 0 && <Notice tone="info">A change of {pendingText(vm)} waits for the next start.</Notice>}
         <Tabs
           label={`Parts of ${vm.name}`}
           inAddress
           tabs={[
             { id: 'overview', label: 'Overview', content: () => <Summary vm={vm} /> },
+            {
+              id: 'disks',
+              label: 'Disks',
+              content: () => (
+                <div className="stack">
+                  <Disks vm={vm} />
+                  <CD vm={vm} />
+                </div>
+              ),
+            },
             { id: 'snapshots', label: 'Snapshots', content: () => <Snapshots vm={vm} /> },
             { id: 'backups', label: 'Backups', content: () => <VMBackups vm={vm} /> },
             { id: 'network', label: 'Network', content: () => <NetworkTab vm={vm} /> },
@@ -138,6 +151,8 @@ function Summary({ vm }: { vm: VM }) {
             facts={[
               ['Image', <code key="i">{vm.image}</code>],
               ['Disk', vm.disk ? `${vm.disk} GiB` : <span key="d" className="muted">not known yet: the image decides</span>],
+              vm.disks.length > 0 && ['Other disks', vm.disks.map((d) => `${d.name} (${sizeText(d)})`).join(', ')],
+              vm.cd !== undefined && vm.cd !== '' && ['CD', <code key="cd">{vm.cd}</code>],
               ['Backend', vm.backend],
               ['Network', `${networks[vm.network.mode]}${vm.network.bridge ? ` (${vm.network.bridge})` : ''}`],
               (vm.network.forwards?.length ?? 0) > 0 && ['Ports of the host', <ForwardList key="f" vm={vm} />],
