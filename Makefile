@@ -119,8 +119,8 @@ bench-hypervisor: build ## Compare the hypervisor daemon with QEMU, runsc and qe
 	cd bench && $(GO) run ./hypervisor $(BENCH_FLAGS)
 
 .PHONY: bench-vm
-bench-vm: build ## Compare backups of VM management with qemu-img, zstd and restic by hand (root)
-	cd bench && $(GO) run ./hypervisor -sections vm-backup $(BENCH_FLAGS)
+bench-vm: build ## Measure VM management: backups against qemu-img, zstd and restic, lists, starts, logins (root)
+	cd bench && $(GO) run ./hypervisor -sections vm-backup,vm-load $(BENCH_FLAGS)
 
 .PHONY: clean
 clean: ## Remove what was built; state in .mainstay stays

@@ -5,7 +5,7 @@
 // qemu-img, and with itself at a larger number of VMs.
 //
 // It needs root, the programs in bin (make build), qemu-system-x86_64, qemu-img, runsc and busybox. The
-// section vm-backup measures VM management above the daemon, and needs mke2fs and zstd.
+// sections vm-backup and vm-load measure VM management above the daemon; vm-backup needs mke2fs and zstd.
 package main
 
 import (
@@ -33,7 +33,7 @@ var sections = []struct {
 	name string
 	run  func(context.Context, *bench) error
 }{{"boot", boot}, {"instant", instant}, {"sandbox", sandboxes}, {"list", lists}, {"history", histories}, {"fleet", fleets}, {"backup", backups},
-	{"vm-backup", vmBackups}}
+	{"vm-backup", vmBackups}, {"vm-load", vmLoad}}
 
 // bench is a run, with a folder that is removed at the end.
 type bench struct {
