@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -258,4 +260,37 @@ func TestABackupThatIsDeletedIsNotReadAnyMore(t *testing.T) {
 	m.call("GET", files+"volumes", boss, nil).Want(200)
 	m.call("DELETE", strings.TrimSuffix(files, "/files/"), boss, nil).Want(204)
 	m.eventually("nothing reads it", func() bool { return m.readers() == 0 })
+}
+
+// What a guest makes of a disk of which a part cannot be read says nothing: the damage is told.
+func TestDamageOfTheRepositoryIsToldWhileABackupIsRead(t *testing.T) {
+	t.Parallel()
+	m := start(t)
+	boss := m.user("boss", "admin", "acme")
+	files, _ := m.backedUp("web", boss)
+	packs, err := filepath.Glob(filepath.Join(m.config.Data, "backups", "packs", "*", "*"))
+	if err != nil || len(packs) == 0 {
+		t.Fatal(packs, err)
+	}
+	for _, pack := range packs {
+		content, err := os.ReadFile(pack)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 20; i < len(content)/2; i += 1000 { // the trailer stays
+			content[i] ^= 1
+		}
+		_ = os.Chmod(pack, 0o600)
+		if err := os.WriteFile(pack, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := contracttest.As[[]vmapi.BackupVolume](m.call("GET", files+"volumes", boss, nil).Want(200))
+	if len(all) != 2 || !strings.Contains(all[1].Error, "a part of the backup is damaged") {
+		t.Errorf("%+v", all)
+	}
+	b := contracttest.As[vmapi.Backup](m.call("GET", strings.TrimSuffix(files, "/files/"), boss, nil).Want(200))
+	if b.Status != "damaged" || b.Error == "" {
+		t.Errorf("%+v", b)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"syscall"
 
 	"github.com/coder/websocket"
 
@@ -82,6 +83,9 @@ func (d *Daemon) serveDisk(w http.ResponseWriter, r *http.Request) {
 // errNoNBD is wrapped by errors about a server that does not follow the protocol.
 var errNoNBD = errors.New("this is not NBD")
 
+// errRead is an error of a disk, as a guest sees it.
+var errRead = errors.New("the server could not read the disk")
+
 // readServed reads the beginning of an export, and writes to it.
 func readServed(conn net.Conn) (size int64, sample []byte, err error) {
 	order := binary.BigEndian
@@ -114,16 +118,20 @@ func readServed(conn net.Conn) (size int64, sample []byte, err error) {
 		}
 		head := make([]byte, 16)
 		_, err := io.ReadFull(conn, head)
+		if err == nil && order.Uint32(head[4:]) == uint32(syscall.EIO) {
+			return errRead
+		}
 		if err == nil && (order.Uint32(head) != 0x67446698 || order.Uint32(head[4:]) != 0) {
 			err = fmt.Errorf("%w: the reply is %x", errNoNBD, head)
 		}
 		return err
 	}
 	sample = make([]byte, min(size, sampled))
-	if err := ask(0, len(sample), nil); err != nil {
-		return 0, nil, err
+	err = ask(0, len(sample), nil)
+	if err == nil {
+		_, err = io.ReadFull(conn, sample)
 	}
-	if _, err := io.ReadFull(conn, sample); err != nil {
+	if err != nil && !errors.Is(err, errRead) { // a guest goes on after an error of its disk
 		return 0, nil, err
 	}
 	return size, sample, ask(1, 4096, make([]byte, 4096)) // as if a journal were replayed
