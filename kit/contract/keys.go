@@ -40,6 +40,9 @@ var plainText = &keys{text: true}
 // given twice, at any depth.
 const exactKeysExtension = "x-exact-keys"
 
+// nulExtension marks a text that may hold NUL, since it is not stored: what a program reads, for example.
+const nulExtension = "x-nul"
+
 // keysOf reads a schema. known holds the schemas read so far, since schemas may contain themselves.
 func keysOf(ref *openapi3.SchemaRef, known map[*openapi3.Schema]*keys) *keys {
 	if ref == nil || ref.Value == nil {
@@ -50,7 +53,8 @@ func keysOf(ref *openapi3.SchemaRef, known map[*openapi3.Schema]*keys) *keys {
 	}
 	k := &keys{names: map[string]*keys{}, folded: map[string]string{}}
 	known[ref.Value] = k
-	if v := ref.Value; v.Type.Is("string") && v.Format != "byte" && v.Format != "binary" {
+	if v := ref.Value; v.Type.Is("string") && v.Format != "byte" && v.Format != "binary" &&
+		v.Extensions[nulExtension] != true {
 		return plainText
 	}
 	if ref.Value.Extensions[exactKeysExtension] == true {

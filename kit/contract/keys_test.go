@@ -32,6 +32,7 @@ paths:
                 events: {type: array, items: {$ref: '#/components/schemas/Event'}}
                 at: {type: string, format: date-time}
                 sink: {type: string}
+                input: {type: string, x-nul: true}
                 kelvin: {type: integer}
       responses: {'204': {description: ok}}
 components:
@@ -116,6 +117,7 @@ func TestBodiesWithExactKeysReachTheHandlerUnchanged(t *testing.T) {
 	for _, body := range []string{
 		``, ` {} `, `null`, `[]`, `"text"`, `7`,
 		`{"events": [{"retry_max": 1, "labels": {"a": "", "A": ""}, "payload": {"Retry_max": 1, "a": {}, "a": {}, "A": [{"x": "}\"]"}]}}], "unknown": {"b": 1, "b": 2}}`,
+		`{"input": "a\u0000b"}`,
 		`{"events": {"Retry_Max": 1}}`, // another type than declared, which the contract refuses
 		`{"events": [{"labels": {"z": ""` + many.String() + `}}]}`,
 	} {
