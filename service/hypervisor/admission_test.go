@@ -329,7 +329,7 @@ func TestWhatMakesNoSenseIsRefusedByItsField(t *testing.T) {
 	}
 	refused("kernel_args", object{"kernel_args": "quiet\x00"})
 	refused("kernel_args", object{"kernel_args": "a\nb"})
-	refused("labels", object{"labels": object{"a": "b\x00"}})
+	refused("labels.a", object{"labels": object{"a": "b\x00"}})
 	refused("labels", object{"labels": object{"a\x1b": "b"}})
 	refused("cloud_init.user_data", object{"cloud_init": object{"user_data": "#cloud-config\x00"}})
 	d.call(
