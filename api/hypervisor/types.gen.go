@@ -965,7 +965,7 @@ type FleetVM struct {
 	Name      string  `json:"name"`
 	Network   Network `json:"network"`
 
-	// NetworkLimits What the guest may receive and send, at once and also while the VM runs. Takes a network of mode `bridge` or `tap`; the mode `user` has no limits. What is left out, or 0, has no limit. The least limit is 64000
+	// NetworkLimits What the guest may receive and send, at once and also while the VM runs. Takes a network of mode `bridge` or `tap`; the mode `user` has no limits. What is left out, or 0, has no limit; any other limit is at least 64000
 	NetworkLimits *NetworkLimits `json:"network_limits,omitempty"`
 	Node          string         `json:"node"`
 
@@ -1388,7 +1388,7 @@ type Network struct {
 // NetworkMode `user` reaches out by the daemon, `bridge` is a bridge of the host, `tap` is a device of its own
 type NetworkMode string
 
-// NetworkLimits What the guest may receive and send, at once and also while the VM runs. Takes a network of mode `bridge` or `tap`; the mode `user` has no limits. What is left out, or 0, has no limit. The least limit is 64000
+// NetworkLimits What the guest may receive and send, at once and also while the VM runs. Takes a network of mode `bridge` or `tap`; the mode `user` has no limits. What is left out, or 0, has no limit; any other limit is at least 64000
 type NetworkLimits struct {
 	ReceiveBitsPerSecond *int64 `json:"receive_bits_per_second,omitempty"`
 	SendBitsPerSecond    *int64 `json:"send_bits_per_second,omitempty"`
@@ -1842,7 +1842,7 @@ type VM struct {
 	Name      string  `json:"name"`
 	Network   Network `json:"network"`
 
-	// NetworkLimits What the guest may receive and send, at once and also while the VM runs. Takes a network of mode `bridge` or `tap`; the mode `user` has no limits. What is left out, or 0, has no limit. The least limit is 64000
+	// NetworkLimits What the guest may receive and send, at once and also while the VM runs. Takes a network of mode `bridge` or `tap`; the mode `user` has no limits. What is left out, or 0, has no limit; any other limit is at least 64000
 	NetworkLimits *NetworkLimits `json:"network_limits,omitempty"`
 
 	// PauseReason Why a VM is paused though nobody asked for it. no_space: the host has no room for what the guest writes to its disk; the VM goes on by itself when there is. io_error: the host cannot read or write the disk. internal_error: the virtual processor cannot go on. Left out of a VM that was paused on request.
@@ -1930,7 +1930,7 @@ type VMPatch struct {
 	Name    *string  `json:"name,omitempty"`
 	Network *Network `json:"network,omitempty"`
 
-	// NetworkLimits What the guest may receive and send, at once and also while the VM runs. Takes a network of mode `bridge` or `tap`; the mode `user` has no limits. What is left out, or 0, has no limit. The least limit is 64000
+	// NetworkLimits What the guest may receive and send, at once and also while the VM runs. Takes a network of mode `bridge` or `tap`; the mode `user` has no limits. What is left out, or 0, has no limit; any other limit is at least 64000
 	NetworkLimits *NetworkLimits `json:"network_limits,omitempty"`
 	Vcpus         *int           `json:"vcpus,omitempty"`
 }

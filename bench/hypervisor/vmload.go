@@ -61,7 +61,7 @@ func vmLoad(ctx context.Context, b *bench) error {
 		pages = append(pages, page)
 	}
 	fmt.Printf("list of 200 VMs: p50 %s, p99 %s of %d VMs; p50 %s, p99 %s of %d; %.2f times; memory %s\n", ms(middle(pages[0])),
-		ms(highest(pages[0])), few, ms(middle(pages[1])), ms(highest(pages[1])), many,
+		ms(p99(pages[0])), few, ms(middle(pages[1])), ms(p99(pages[1])), many,
 		float64(middle(pages[1]))/float64(middle(pages[0])), m.memory())
 	if err := m.logins(); err != nil {
 		return errors.Join(err, m.end())
@@ -78,8 +78,8 @@ func vmLoad(ctx context.Context, b *bench) error {
 	return m.end()
 }
 
-// highest returns the 99th of a hundred.
-func highest(all []time.Duration) time.Duration {
+// p99 returns the 99th percentile.
+func p99(all []time.Duration) time.Duration {
 	all = slices.Clone(all)
 	slices.Sort(all)
 	return all[len(all)*99/100]
@@ -186,6 +186,6 @@ func (m *manager) logins() error {
 		return err
 	}
 	compare("login while 40 others fail", beside, alone, "login alone")
-	fmt.Printf("their p99: %s and %s\n", ms(highest(beside)), ms(highest(alone)))
+	fmt.Printf("their p99: %s and %s\n", ms(p99(beside)), ms(p99(alone)))
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,17 +16,9 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/vm/spec"
 )
 
-// limits are the flags that limit a disk.
-type limits struct{ iops, bytes int64 }
-
-func (l *limits) add(cmd *cobra.Command) {
-	cmd.Flags().Int64Var(&l.iops, "iops", 0, "most reads and writes a second; 0: no limit")
-	cmd.Flags().Int64Var(&l.bytes, "bytes-per-second", 0, "most bytes a second, of reads and writes together; 0: no limit")
-}
-
 func (s commands) diskAdd() *cobra.Command {
 	size, image, serial, readOnly := spec.GiB(), "", "", false
-	var limit limits
+	var limit spec.DiskLimits
 	cmd := s.Command(verb.Verb{
 		Use:   "add VM NAME",
 		Short: "Make a disk and attach it, also while the VM runs",
@@ -49,7 +40,7 @@ Linux guest has the disk at /dev/disk/by-id/virtio-NAME. With --image, the disk 
 		a, err := c.Send(c.Slow.CreateDisk(ctx, id, hypervisorapi.DiskSpec{
 			Name: c.Args[1], SizeGib: verb.Given(c, "size", size.Count), Image: verb.Given(c, "image", image),
 			ReadOnly: verb.Given(c, "read-only", readOnly), Serial: verb.Given(c, "serial", serial),
-			Iops: verb.Given(c, "iops", limit.iops), BytesPerSecond: verb.Given(c, "bytes-per-second", limit.bytes),
+			Iops: verb.Given(c, "iops", limit.IOPS), BytesPerSecond: verb.Given(c, "bytes-per-second", limit.BytesPerSecond),
 		}))
 		d, err := daemon.Decode[hypervisorapi.Disk](a, err)
 		if err != nil {
@@ -64,7 +55,7 @@ Linux guest has the disk at /dev/disk/by-id/virtio-NAME. With --image, the disk 
 	cmd.Flags().StringVar(&image, "image", "", "image of the catalog that the disk is a copy of")
 	cmd.Flags().StringVar(&serial, "serial", "", "serial number that the guest sees, at most 20 characters; left out: the name")
 	cmd.Flags().BoolVar(&readOnly, "read-only", false, "the guest cannot write to it")
-	limit.add(cmd)
+	limit.Add(cmd)
 	return cmd
 }
 
@@ -80,7 +71,7 @@ func (s commands) diskList() *cobra.Command {
 					image = *d.Image
 				}
 				return []any{
-					d.Name, d.SizeGib, d.State, d.Serial, d.ReadOnly, limitText(d.Iops), limitText(d.BytesPerSecond), image,
+					d.Name, d.SizeGib, d.State, d.Serial, d.ReadOnly, spec.Limit(d.Iops), spec.Limit(d.BytesPerSecond), image,
 				}
 			},
 		},
@@ -92,14 +83,6 @@ func (s commands) diskList() *cobra.Command {
 			return c.API.ListDisks(ctx, id)
 		},
 	)
-}
-
-// limitText returns a limit for people; empty: there is none.
-func limitText(limit int64) string {
-	if limit == 0 {
-		return ""
-	}
-	return strconv.FormatInt(limit, 10)
 }
 
 func (s commands) diskShow() *cobra.Command {
@@ -134,7 +117,7 @@ func (s commands) diskResize() *cobra.Command {
 }
 
 func (s commands) diskLimit() *cobra.Command {
-	var limit limits
+	var limit spec.DiskLimits
 	cmd := s.Command(verb.Verb{
 		Use: "limit VM NAME", Short: "Limit what a VM does with a disk, at once",
 		Long: "Limit what a VM does with a disk, at once, also while it runs. What is not given stays as it is. " +
@@ -152,14 +135,14 @@ func (s commands) diskLimit() *cobra.Command {
 			return err
 		}
 		a, err := c.Send(c.Slow.ChangeDisk(ctx, id, c.Args[1], hypervisorapi.DiskPatch{
-			Iops: verb.Given(c, "iops", limit.iops), BytesPerSecond: verb.Given(c, "bytes-per-second", limit.bytes),
+			Iops: verb.Given(c, "iops", limit.IOPS), BytesPerSecond: verb.Given(c, "bytes-per-second", limit.BytesPerSecond),
 		}))
 		if err != nil {
 			return err
 		}
 		return c.Done(a, "Changed the limits of the disk %s of %s.", c.Args[1], c.Args[0])
 	})
-	limit.add(cmd)
+	limit.Add(cmd)
 	return cmd
 }
 

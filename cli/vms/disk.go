@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -22,24 +21,16 @@ func (s commands) disks() *cobra.Command {
 	return cmd
 }
 
-// limits are the flags that limit a disk.
-type limits struct{ iops, bytes int64 }
-
-func (l *limits) add(cmd *cobra.Command) {
-	cmd.Flags().Int64Var(&l.iops, "iops", 0, "most reads and writes a second; 0: no limit; for admins without a tenant")
-	cmd.Flags().Int64Var(&l.bytes, "bytes-per-second", 0,
-		"most bytes a second, of reads and writes together; 0: no limit; for admins without a tenant")
-}
-
 func (s commands) diskAdd() *cobra.Command {
 	size, image, readOnly := spec.GiB(), "", false
-	var limit limits
+	var limit spec.DiskLimits
 	cmd := s.Command(verb.Verb{
 		Use:   "add VM NAME",
 		Short: "Make a disk and attach it, also while the VM runs",
 		Long: `Make a disk and attach it. It counts for the tenant's quota. A VM that boots its disk sees the new one at once,
 one that boots a kernel from the catalog from its next start on. A Linux guest has the disk at
-/dev/disk/by-id/virtio-NAME. With --image, the disk is a copy of an image. Backups hold the system disk only.`,
+/dev/disk/by-id/virtio-NAME. With --image, the disk is a copy of an image. Backups hold the system disk only.
+Admins without a tenant may limit it.`,
 		Example: "  mainstay vms disk add web data --size 50G\n  mainstay vms disk add web tools --size 2G --image tools --read-only",
 		Check: func(*cobra.Command, []string) error {
 			if size.Count == 0 {
@@ -50,8 +41,8 @@ one that boots a kernel from the catalog from its next start on. A Linux guest h
 	}, func(ctx context.Context, c *call) error {
 		a, err := c.Send(c.Slow.AddDisk(ctx, c.Args[0], &vmapi.AddDiskParams{Tenant: s.of()}, vmapi.DiskSpec{
 			Name: c.Args[1], Size: size.Count, Image: verb.Given(c, "image", image),
-			ReadOnly: verb.Given(c, "read-only", readOnly), Iops: verb.Given(c, "iops", limit.iops),
-			BytesPerSecond: verb.Given(c, "bytes-per-second", limit.bytes),
+			ReadOnly: verb.Given(c, "read-only", readOnly), Iops: verb.Given(c, "iops", limit.IOPS),
+			BytesPerSecond: verb.Given(c, "bytes-per-second", limit.BytesPerSecond),
 		}))
 		d, err := decode[vmapi.Disk](a, err)
 		if err != nil {
@@ -65,7 +56,7 @@ one that boots a kernel from the catalog from its next start on. A Linux guest h
 	cmd.Flags().Var(&size, "size", "size, in GiB or with a unit: 20, 20G, 1T")
 	cmd.Flags().StringVar(&image, "image", "", "image that the disk is a copy of")
 	cmd.Flags().BoolVar(&readOnly, "read-only", false, "the guest cannot write to it")
-	limit.add(cmd)
+	limit.Add(cmd)
 	return cmd
 }
 
@@ -76,20 +67,12 @@ func (s commands) diskList() *cobra.Command {
 		Heads: []string{"NAME", "GIB", "STATE", "SERIAL", "READ-ONLY", "IOPS", "BYTES/S", "IMAGE"},
 		Row: func(d vmapi.Disk) []any {
 			return []any{
-				d.Name, d.Size, d.State, d.Serial, d.ReadOnly, limitText(d.Iops), limitText(d.BytesPerSecond), d.Image,
+				d.Name, d.Size, d.State, d.Serial, d.ReadOnly, spec.Limit(d.Iops), spec.Limit(d.BytesPerSecond), d.Image,
 			}
 		},
 	}, func(ctx context.Context, c *call, _ verb.Page) (*http.Response, error) {
 		return c.API.ListDisks(ctx, c.Args[0], &vmapi.ListDisksParams{Tenant: s.of()})
 	})
-}
-
-// limitText returns a limit for people; empty: there is none.
-func limitText(limit int64) string {
-	if limit == 0 {
-		return ""
-	}
-	return strconv.FormatInt(limit, 10)
 }
 
 func (s commands) diskResize() *cobra.Command {
@@ -108,7 +91,7 @@ func (s commands) diskResize() *cobra.Command {
 }
 
 func (s commands) diskLimit() *cobra.Command {
-	var limit limits
+	var limit spec.DiskLimits
 	cmd := s.Command(verb.Verb{
 		Use: "limit VM NAME", Short: "Limit what a VM does with a disk, at once",
 		Long: "Limit what a VM does with a disk, at once, also while it runs. What is not given stays as it is. " +
@@ -123,10 +106,10 @@ func (s commands) diskLimit() *cobra.Command {
 		},
 	}, func(ctx context.Context, c *call) error {
 		return s.changeDisk(ctx, c, vmapi.DiskChange{
-			Iops: verb.Given(c, "iops", limit.iops), BytesPerSecond: verb.Given(c, "bytes-per-second", limit.bytes),
+			Iops: verb.Given(c, "iops", limit.IOPS), BytesPerSecond: verb.Given(c, "bytes-per-second", limit.BytesPerSecond),
 		})
 	})
-	limit.add(cmd)
+	limit.Add(cmd)
 	return cmd
 }
 

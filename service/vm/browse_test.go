@@ -232,7 +232,7 @@ func TestABackupIsOpenedAnewOnceItsReaderHasFailed(t *testing.T) {
 			return nil
 		})
 		a := m.call("GET", files+"list?volume=vdb", boss, nil).Want(503)
-		if !strings.Contains(a.Body, "the VM that read the backup has failed") || strings.Contains(a.Body, "guest's agent") {
+		if !strings.Contains(a.Body, "the helper VM failed") || strings.Contains(a.Body, "guest's agent") {
 			t.Errorf("%s", a.Body)
 		}
 		m.daemon.Fail(nil)

@@ -163,7 +163,7 @@ func TestAnImageThatAnotherTenantMakesLaterIsNotThere(t *testing.T) {
 	}
 	// Who may delete the image is not told of VMs that they do not see.
 	a := m.call("DELETE", "/api/images/"+future.Id.String(), alice, nil).Want(409)
-	if strings.Contains(a.Body, "early") || !strings.Contains(a.Body, "1 others") {
+	if strings.Contains(a.Body, "early") || !strings.Contains(a.Body, "and 1 more") {
 		t.Errorf("%s", a.Body)
 	}
 	// An admin who sees all images may give one to another tenant.

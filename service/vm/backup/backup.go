@@ -4,7 +4,9 @@
 //	backup.go     a Manager; requests
 //	open.go       the repository: where it is, and its key
 //	make.go       the job that makes a backup
+//	quota.go      ends backups that exceed the quota of their tenant
 //	restore.go    the job that restores one
+//	disk.go       the disk in a backup, as others read it
 //	schedule.go   when policies run, as pure functions
 //	policy.go     runs policies, and thins what they have made
 //	boot.go       boots a backup, to see that it can be relied on
@@ -75,7 +77,7 @@ type Manager struct {
 	bootInterval time.Duration
 	log          *slog.Logger
 	now          func() time.Time
-	rooms        rooms
+	inFlight     inFlight
 
 	mu   sync.Mutex
 	repo *repository.Repository // nil: not opened yet

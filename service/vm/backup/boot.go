@@ -152,8 +152,8 @@ func (m *Manager) trial(ctx context.Context, b *record.Backup) (failed, err erro
 	return nil, err
 }
 
-// errUnserved is the fault for a trial during which the hypervisor daemon let go of the disk.
-var errUnserved = fault.New(fault.Unavailable, "the hypervisor daemon has closed the connection to the disk; was it restarted?")
+// errUnserved is the fault for a trial during which the hypervisor daemon closed the connection to the disk.
+var errUnserved = fault.New(fault.Unavailable, "the hypervisor daemon closed the connection to the disk; it may have been restarted")
 
 // removeTrial removes the VM of a trial.
 func (m *Manager) removeTrial(ctx context.Context, at driver.Place) {

@@ -138,8 +138,8 @@ func (s *session) resolve(ctx context.Context, volume, path string) (resolved, e
 	return at, nil
 }
 
-// ask runs the program in the helper VM, and decodes its answer. If the guest is not what it was, because its
-// kernel has failed at a file system, the session ends: the next request opens the backup anew.
+// ask runs the program in the helper VM, and decodes its answer. If the guest has failed or rebooted, for example
+// because its kernel panicked on a damaged file system, the session ends, and the next request starts another VM.
 func (s *session) ask(ctx context.Context, out any, limit time.Duration, argv ...string) error {
 	ended, err := s.driver.Exec(ctx, s.at, append([]string{program}, argv...), limit)
 	switch {
@@ -177,10 +177,10 @@ func (s *session) closed() bool {
 	}
 }
 
-// errBroken is the fault for a helper VM that has failed.
+// errBroken is the fault for a helper VM that failed or rebooted.
 func errBroken(err error) error {
-	return fault.Wrap(fault.Unavailable, err, "the VM that read the backup has failed; a file system in it may be damaged: "+
-		"try again, which opens the backup anew")
+	return fault.Wrap(fault.Unavailable, err, "the helper VM failed while it read the backup, perhaps because of a damaged "+
+		"file system; try again to read it with a new one")
 }
 
 func garbage(format string, args ...any) error {

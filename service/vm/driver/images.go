@@ -71,24 +71,39 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-// DiskSize returns the size in GiB, rounded up, of the disk that a VM of an image gets: 0 if the image is not one
-// of a disk, or not known.
-func (d *Driver) DiskSize(ctx context.Context, name string) (int, error) {
+// BootsKernel reports whether an image is a kernel with an initial RAM disk. It is false if there is
+// no such image.
+func (d *Driver) BootsKernel(ctx context.Context, image string) (bool, error) {
+	i, err := d.found(ctx, image)
+	return i.Kind == hypervisorapi.ImageKindKernel, err
+}
+
+// DiskSize returns the size in GiB, rounded up, of the disk that a VM of an image gets. It is 0 if the image is not
+// one of a disk, or there is none.
+func (d *Driver) DiskSize(ctx context.Context, image string) (int, error) {
+	i, err := d.found(ctx, image)
+	if i.Kind != hypervisorapi.ImageKindDisk {
+		return 0, err
+	}
+	return int((i.VirtualSizeBytes + 1<<30 - 1) >> 30), err
+}
+
+// found returns an image as the first host that has it describes it, or a zero value if none has.
+func (d *Driver) found(ctx context.Context, image string) (hypervisorapi.Image, error) {
+	if image == "" {
+		return hypervisorapi.Image{}, nil
+	}
 	hosts, err := d.hosts(ctx)
 	for i := 0; err == nil && i < len(hosts); i++ {
 		found, err := call[hypervisorapi.Image](ctx, d, Place{Node: hosts[i]}, readTimeout,
 			func(ctx context.Context, c *hypervisorapi.Client) (*http.Response, error) {
-				return c.GetImage(ctx, name)
+				return c.GetImage(ctx, image)
 			})
-		switch {
-		case fault.Is(err, fault.NotFound):
-		case err != nil || found.Kind != hypervisorapi.ImageKindDisk:
-			return 0, err
-		default:
-			return int((found.VirtualSizeBytes + 1<<30 - 1) >> 30), nil
+		if err == nil || !fault.Is(err, fault.NotFound) {
+			return found, err
 		}
 	}
-	return 0, err
+	return hypervisorapi.Image{}, err
 }
 
 func (d *Driver) image(ctx context.Context, at Place, name string) (Image, error) {

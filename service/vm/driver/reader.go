@@ -145,25 +145,6 @@ func (d *Driver) hostWith(ctx context.Context, image string) (string, error) {
 	return "", fault.New(fault.NotFound, "the hypervisor daemon's catalog has no image %s", image)
 }
 
-// BootsKernel reports whether an image is a kernel with an initial RAM disk. It is false if there is
-// no such image.
-func (d *Driver) BootsKernel(ctx context.Context, image string) (bool, error) {
-	hosts, err := d.hosts(ctx)
-	if err != nil || image == "" {
-		return false, err
-	}
-	for _, node := range hosts {
-		i, err := call[hypervisorapi.Image](ctx, d, Place{Node: node}, readTimeout,
-			func(ctx context.Context, c *hypervisorapi.Client) (*http.Response, error) {
-				return c.GetImage(ctx, image)
-			})
-		if err == nil || !fault.Is(err, fault.NotFound) {
-			return i.Kind == hypervisorapi.ImageKindKernel, err
-		}
-	}
-	return false, nil
-}
-
 // maxSocketMessage is the largest message that is sent on a socket, in bytes. The daemon takes 1 MiB.
 const maxSocketMessage = 256 << 10
 

@@ -386,7 +386,7 @@ func (s *Store) DeletableImage(ctx context.Context, id string) (Image, error) {
 				return err
 			}
 			if others > 0 {
-				users = append(users, fmt.Sprintf("%d others", others))
+				users = append(users, fmt.Sprintf("and %d more", others))
 			}
 			if len(users) > 0 {
 				return fault.New(fault.Conflict, "VMs were made of the image: %s; delete them first",

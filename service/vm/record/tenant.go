@@ -117,8 +117,9 @@ func (s *Store) SetBackupNeeds(ctx context.Context, needs map[string]int64, at t
 	})
 }
 
-// BackupRoom returns how many bytes the backups of a tenant may still add to the repository; nil: there is no limit.
-func (s *Store) BackupRoom(ctx context.Context, tenant string) (*int64, error) {
+// BackupBytesLeft returns how many bytes the backups of a tenant may still add to the repository, or nil if there is
+// no limit.
+func (s *Store) BackupBytesLeft(ctx context.Context, tenant string) (*int64, error) {
 	if tenant == "" {
 		return nil, nil
 	}

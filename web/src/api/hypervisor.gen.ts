@@ -2402,7 +2402,7 @@ export interface components {
              */
             mode: "none" | "user" | "bridge" | "tap";
         };
-        /** @description What the guest may receive and send, at once and also while the VM runs. Takes a network of mode `bridge` or `tap`; the mode `user` has no limits. What is left out, or 0, has no limit. The least limit is 64000 */
+        /** @description What the guest may receive and send, at once and also while the VM runs. Takes a network of mode `bridge` or `tap`; the mode `user` has no limits. What is left out, or 0, has no limit; any other limit is at least 64000 */
         NetworkLimits: {
             /** Format: int64 */
             receive_bits_per_second?: number;
