@@ -2,6 +2,7 @@
 import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { choose, dialog, expect, expectAccessible, expectNoSidewaysScroll, shot, test } from './console';
+import { addAndRemoveByKeyboard } from './disks';
 import { open, startHypervisor, tenantToken, whyNot, type Hypervisor } from './hypervisor';
 
 const narrow = 360;
@@ -256,34 +257,7 @@ test('the network of a VM with a device on the host is limited, and that of othe
 test('the keyboard alone adds a disk and removes it', async ({ page }) => {
   await hv.call('POST', `/v1/vms/${micro.id}/stop`, { force: true }).catch(() => undefined);
   await open(page, `${hv.url}/vms/${micro.id}#disks`);
-  const tabTo = async (name: RegExp) => {
-    const focused = () => page.evaluate(() => {
-      const e = document.activeElement;
-      return e?.getAttribute('aria-label') ?? e?.getAttribute('name') ?? e?.textContent ?? '';
-    });
-    for (let i = 0; i < 60 && !name.test(await focused()); i++) await page.keyboard.press('Tab');
-    expect(await focused()).toMatch(name);
-  };
-  await expect(page.getByRole('table', { name: 'Disks of micro' }).getByRole('row', { name: /^system / })).toBeVisible();
-  await tabTo(/^Add a disk$/);
-  await page.keyboard.press('Enter');
-  await expect(page.getByRole('dialog', { name: 'Add a disk to micro' })).toBeVisible();
-  await tabTo(/^name$/);
-  await page.keyboard.type('keys');
-  await page.keyboard.press('Tab');
-  await page.keyboard.type('1');
-  await page.keyboard.press('Enter');
-  await expect(page.getByText('keys is added. micro has it when it runs.')).toBeVisible();
-  await tabTo(/^Actions for keys$/);
-  await page.keyboard.press('Enter');
-  await page.keyboard.press('ArrowDown');
-  await page.keyboard.press('Enter');
-  await expect(page.getByRole('dialog', { name: 'Remove the disk keys of micro?' })).toBeVisible();
-  await page.keyboard.press('Tab');
-  await expect(page.getByLabel('Type keys to continue')).toBeFocused();
-  await page.keyboard.type('keys');
-  await page.keyboard.press('Enter');
-  await expect(page.getByText('keys is removed.')).toBeVisible();
+  await addAndRemoveByKeyboard(page, 'micro');
 });
 
 for (const [name, path, expected] of [

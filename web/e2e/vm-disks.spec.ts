@@ -3,6 +3,7 @@ import type { Page } from '@playwright/test';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { choose, dialog, expect, expectAccessible, expectNoSidewaysScroll, shot, test } from './console';
+import { addAndRemoveByKeyboard } from './disks';
 import { open, startManagement, whyNot, type Management } from './vm';
 
 const narrow = 360;
@@ -320,34 +321,7 @@ test('what is not known while the host does not answer is not said', async ({ pa
 
 test('the keyboard alone adds a disk and removes it', async ({ page }) => {
   await open(page, m, '/vms/still#disks');
-  const tabTo = async (name: RegExp) => {
-    const focused = () => page.evaluate(() => {
-      const e = document.activeElement;
-      return e?.getAttribute('aria-label') ?? e?.getAttribute('name') ?? e?.textContent ?? '';
-    });
-    for (let i = 0; i < 60 && !name.test(await focused()); i++) await page.keyboard.press('Tab');
-    expect(await focused()).toMatch(name);
-  };
-  await expect(rowOf(page, 'still', 'system')).toBeVisible();
-  await tabTo(/^Add a disk$/);
-  await page.keyboard.press('Enter');
-  await expect(page.getByRole('dialog', { name: 'Add a disk to still' })).toBeVisible();
-  await tabTo(/^name$/);
-  await page.keyboard.type('keys');
-  await page.keyboard.press('Tab');
-  await page.keyboard.type('1');
-  await page.keyboard.press('Enter');
-  await expect(page.getByText('keys is added. still has it when it runs.')).toBeVisible();
-  await tabTo(/^Actions for keys$/);
-  await page.keyboard.press('Enter');
-  await page.keyboard.press('ArrowDown');
-  await page.keyboard.press('Enter');
-  await expect(page.getByRole('dialog', { name: 'Remove the disk keys of still?' })).toBeVisible();
-  await page.keyboard.press('Tab');
-  await expect(page.getByLabel('Type keys to continue')).toBeFocused();
-  await page.keyboard.type('keys');
-  await page.keyboard.press('Enter');
-  await expect(page.getByText('keys is removed.')).toBeVisible();
+  await addAndRemoveByKeyboard(page, 'still');
 });
 
 test('the page is whole in both themes and widths, and so are its dialogs on a small screen', async ({ page }) => {
