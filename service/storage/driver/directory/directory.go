@@ -1,0 +1,240 @@
+//go:build linux
+
+package directory
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
+
+	"github.com/mainstay-infra/mainstay/kit/durable"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/storage/driver"
+)
+
+// PoolName is the name of a folder's only pool.
+const PoolName = "default"
+
+const (
+	idFile          = "mainstay.json"
+	volumesFolder   = "volumes"
+	snapshotsFolder = "snapshots"
+	incomingFolder  = "incoming"
+	trashFolder     = "trash"
+)
+
+// own are the names in the folder that are the gateway's.
+var own = map[string]bool{
+	idFile: true, volumesFolder: true, snapshotsFolder: true, incomingFolder: true, trashFolder: true, "lost+found": true,
+}
+
+// Driver keeps volumes in a folder.
+type Driver struct {
+	root *os.Root
+	id   string
+	path string
+}
+
+// identity is the content of mainstay.json.
+type identity struct {
+	ID string `json:"id"`
+}
+
+// Open opens a folder, which it makes if its parent exists. It removes what killed processes have left
+// half made or half removed.
+func Open(folder string) (_ *Driver, err error) {
+	if err := os.Mkdir(folder, 0o711); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // users of volumes pass
+		return nil, err
+	}
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return nil, err
+	}
+	d := &Driver{root: root, path: folder}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, root.Close())
+		}
+	}()
+	for _, sub := range []struct {
+		name string
+		mode fs.FileMode
+	}{{volumesFolder, 0o711}, {snapshotsFolder, 0o700}, {incomingFolder, 0o700}, {trashFolder, 0o700}} {
+		if err := root.Mkdir(sub.name, sub.mode); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+	}
+	if d.id, err = identify(filepath.Join(folder, idFile)); err != nil {
+		return nil, err
+	}
+	return d, d.sweep()
+}
+
+// identify returns the id in a file, which it makes if there is none.
+func identify(path string) (string, error) {
+	raw, err := json.Marshal(identity{uuid.NewString()})
+	if err != nil {
+		return "", err
+	}
+	if err := durable.Create(path, append(raw, '\n'), 0o600); err != nil {
+		return "", err
+	}
+	if raw, err = os.ReadFile(path); err != nil {
+		return "", err
+	}
+	var found identity
+	if err := json.Unmarshal(raw, &found); err != nil || uuid.Validate(found.ID) != nil {
+		return "", fmt.Errorf("%s does not hold the id of a folder of volumes", path)
+	}
+	return found.ID, nil
+}
+
+// sweep removes what is in trash. What is in incoming may be another process's, and is removed by the
+// attempt that needs its name.
+func (d *Driver) sweep() error {
+	return d.each(trashFolder, func(e fs.DirEntry) error { return d.root.RemoveAll(path.Join(trashFolder, e.Name())) })
+}
+
+// Close closes the folder.
+func (d *Driver) Close() error { return d.root.Close() }
+
+// Capabilities returns what folders can do.
+func (d *Driver) Capabilities() driver.Capabilities {
+	return driver.Capabilities{Block: true, File: true, Snapshots: true, Clone: true, Expansion: true}
+}
+
+// Inspect returns the room of the file system that the folder is on.
+func (d *Driver) Inspect(ctx context.Context) (driver.Cluster, error) {
+	room, err := d.room()
+	if err != nil {
+		return driver.Cluster{}, fault.Wrap(fault.Unavailable, err, "the folder of the volumes does not answer")
+	}
+	c := driver.Cluster{
+		NativeID: d.id, Name: filepath.Base(d.path), Health: driver.Healthy, Raw: room.total, Used: room.total - room.free,
+		Available: room.free,
+	}
+	if room.readOnly {
+		c.Health, c.Summary = driver.Critical, "the file system is mounted read-only"
+	}
+	c.Pools = []driver.Pool{{
+		Name: PoolName, Kind: driver.PoolNFSExport, Replicas: 1, Used: c.Used, Max: c.Raw, Health: c.Health,
+	}}
+	return c, context.Cause(ctx)
+}
+
+type room struct {
+	total, free int64 // bytes
+	readOnly    bool
+}
+
+func (d *Driver) room() (room, error) {
+	f, err := d.root.Open(".")
+	if err != nil {
+		return room{}, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	var stat unix.Statfs_t
+	if err := unix.Fstatfs(int(f.Fd()), &stat); err != nil { //nolint:gosec // descriptors are small
+		return room{}, err
+	}
+	size := stat.Bsize
+	return room{
+		total:    int64(stat.Blocks) * size, //nolint:gosec // file systems are smaller
+		free:     int64(stat.Bavail) * size, //nolint:gosec // file systems are smaller
+		readOnly: stat.Flags&unix.ST_RDONLY != 0,
+	}, nil
+}
+
+// EachVolume calls do with the volumes of the gateway, and with other files and folders that look like
+// volumes.
+func (d *Driver) EachVolume(ctx context.Context, do func(driver.Volume) error) error {
+	if err := d.each(volumesFolder, func(e fs.DirEntry) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		name := driver.Name{Pool: PoolName, Native: e.Name()}
+		v, err := d.Volume(ctx, name)
+		switch {
+		case fault.Is(err, fault.NotFound):
+			return nil // it was deleted meanwhile, or is not the gateway's
+		case err != nil:
+			v = driver.Volume{Name: name, Used: -1, Damaged: true} // and the others are told all the same
+		}
+		return do(v)
+	}); err != nil {
+		return err
+	}
+	return d.each(".", func(e fs.DirEntry) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		v, ok := d.foreign(e)
+		if !ok {
+			return nil
+		}
+		return do(v)
+	})
+}
+
+// foreign returns what the gateway did not make as a volume, if it looks like one.
+func (d *Driver) foreign(e fs.DirEntry) (v driver.Volume, ok bool) {
+	name := e.Name()
+	if own[name] || strings.HasPrefix(name, ".") {
+		return v, false
+	}
+	info, err := d.root.Lstat(name)
+	if err != nil {
+		return v, false
+	}
+	v = driver.Volume{
+		Name: driver.Name{Pool: PoolName, Native: name}, Kind: driver.Filesystem, Used: -1, Foreign: true,
+	}
+	switch ext := filepath.Ext(name); {
+	case info.IsDir():
+		return v, true
+	case info.Mode().IsRegular() && (ext == ".img" || ext == ".raw"):
+		v.Kind, v.Size, v.Used = driver.Block, info.Size(), allocated(info)
+		return v, true
+	}
+	return v, false
+}
+
+// each calls do with the entries of a folder, of which it holds only some in memory.
+func (d *Driver) each(folder string, do func(fs.DirEntry) error) error {
+	f, err := d.root.Open(folder)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	for {
+		entries, err := f.ReadDir(namesAtOnce)
+		for _, e := range entries {
+			if err := do(e); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+var (
+	_ driver.Driver    = (*Driver)(nil)
+	_ driver.Volumes   = (*Driver)(nil)
+	_ driver.Snapshots = (*Driver)(nil)
+	_ driver.Cloner    = (*Driver)(nil)
+)

@@ -1,0 +1,37 @@
+// Package directory keeps volumes in a folder of this host, such as a mounted NFS export. It is what
+// the gateway stands on where there is no storage system.
+//
+//	directory.go   Driver: opens a folder, tells what is in it
+//	volume.go      makes, expands and deletes volumes
+//	snapshot.go    snapshots and clones
+//	item.go        what volumes and snapshots have in common: how they come and go
+//	tree.go        copies of folders
+//
+// # Layout
+//
+//	mainstay.json            the folder's id
+//	volumes/NAME/            a volume
+//	  volume.json            its description
+//	  data                   a block volume: a file with holes
+//	  content/               a volume for files
+//	snapshots/NAME/          a snapshot, the same with snapshot.json
+//	incoming/, trash/        what is being made or removed
+//	NAME.img, NAME.raw, NAME/  anything else is taken in as volumes that are not the gateway's
+//
+// # Invariants
+//
+//   - Volumes and snapshots are made in incoming and renamed to their place when they are complete
+//     and on the disk. What a killed process leaves in incoming and trash is removed by the next attempt
+//     or the next start.
+//   - An attempt whose folder in incoming is gone fails: two processes that make the same volume do not
+//     mix their data.
+//   - Paths are opened below the folder's own descriptors (os.Root): symbolic links that users of a
+//     volume make lead nowhere outside of it.
+//   - Room is checked before copies are made, and a copy that finds none leaves nothing.
+//
+// A folder does not keep volumes for files within their sizes, and block volumes take room as they
+// are written to. Where blocks can be shared between files (XFS, Btrfs), snapshots of block volumes
+// are of one moment; elsewhere, and of folders, they are copies of what may change meanwhile.
+//
+// It imports driver.
+package directory

@@ -1,0 +1,304 @@
+// Package drivertest is the suite that every driver of a storage system passes.
+//
+// It imports driver.
+package drivertest
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/storage/driver"
+)
+
+// Backend is what a driver offers to the suite.
+type Backend struct {
+	Driver driver.Driver
+	Pool   string
+	Kind   driver.Kind // of the volumes that the suite makes
+	// Write writes to a volume as its users do, and Read reads.
+	Write func(t *testing.T, volume driver.Name, at int64, content []byte)
+	Read  func(t *testing.T, volume driver.Name, at int64, length int) []byte
+}
+
+const mib = 1 << 20
+
+// Run runs the suite. open returns a backend for one test.
+func Run(t *testing.T, open func(t *testing.T) Backend) {
+	t.Helper()
+	for name, test := range map[string]func(*testing.T, Backend){
+		"tells about itself":                 tellsAboutItself,
+		"makes a volume once":                makesAVolumeOnce,
+		"expands volumes":                    expandsVolumes,
+		"deletes volumes":                    deletesVolumes,
+		"lists volumes":                      listsVolumes,
+		"refuses names that are not its own": refusesNames,
+		"snapshots keep what was":            snapshotsKeepWhatWas,
+		"clones have what was":               clonesHaveWhatWas,
+		"what is cancelled leaves nothing":   cancelledLeavesNothing,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, open(t))
+		})
+	}
+}
+
+func (b *Backend) volumes(t *testing.T) driver.Volumes {
+	t.Helper()
+	v, ok := b.Driver.(driver.Volumes)
+	if !ok {
+		t.Skip("the driver makes no volumes")
+	}
+	return v
+}
+
+func (b *Backend) snapshots(t *testing.T) driver.Snapshots {
+	t.Helper()
+	s, ok := b.Driver.(driver.Snapshots)
+	if !ok {
+		t.Skip("the driver makes no snapshots")
+	}
+	return s
+}
+
+func (b *Backend) name() driver.Name {
+	return driver.Name{Pool: b.Pool, Native: driver.VolumeName(uuid.NewString())}
+}
+
+// make makes a volume of 8 MiB.
+func (b *Backend) make(t *testing.T) driver.Volume {
+	t.Helper()
+	v, err := b.volumes(t).CreateVolume(t.Context(), driver.VolumeSpec{Name: b.name(), Kind: b.Kind, Size: 8 * mib})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func (b *Backend) holds(t *testing.T, volume driver.Name, at int64, want []byte) {
+	t.Helper()
+	if got := b.Read(t, volume, at, len(want)); !bytes.Equal(got, want) {
+		t.Errorf("%s holds %.20q at %d, want %.20q", volume.Native, got, at, want)
+	}
+}
+
+func quiet(float64) {}
+
+func tellsAboutItself(t *testing.T, b Backend) {
+	first, err := b.Driver.Inspect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := b.Driver.Inspect(t.Context())
+	if err != nil || first.NativeID == "" || first.NativeID != again.NativeID {
+		t.Errorf("%+v, then %+v, %v", first, again, err)
+	}
+	if first.Health == "" || first.Raw <= 0 || first.Used < 0 || first.Available <= 0 || first.Available > first.Raw {
+		t.Errorf("%+v", first)
+	}
+	if !slices.ContainsFunc(first.Pools, func(p driver.Pool) bool { return p.Name == b.Pool }) {
+		t.Errorf("no pool %s: %+v", b.Pool, first.Pools)
+	}
+}
+
+func makesAVolumeOnce(t *testing.T, b Backend) {
+	v := b.make(t)
+	if v.Pool != b.Pool || v.Kind != b.Kind || v.Size != 8*mib || v.Foreign {
+		t.Errorf("%+v", v)
+	}
+	b.Write(t, v.Name, mib, []byte("something"))
+	again, err := b.volumes(t).CreateVolume(t.Context(), driver.VolumeSpec{Name: v.Name, Kind: b.Kind, Size: 16 * mib})
+	if err != nil || again.Size != 8*mib {
+		t.Errorf("%+v, %v", again, err)
+	}
+	b.holds(t, v.Name, mib, []byte("something"))
+	if _, err := b.volumes(t).CreateVolume(t.Context(), driver.VolumeSpec{Name: b.name(), Kind: "tape", Size: mib}); !fault.Is(
+		err, fault.Invalid,
+	) {
+		t.Errorf("an unknown kind: %v", err)
+	}
+}
+
+func expandsVolumes(t *testing.T, b Backend) {
+	v := b.make(t)
+	b.Write(t, v.Name, 0, []byte("begin"))
+	for _, step := range []struct{ size, want int64 }{{20 * mib, 20 * mib}, {20 * mib, 20 * mib}, {mib, 20 * mib}} {
+		got, err := b.volumes(t).ExpandVolume(t.Context(), v.Name, step.size)
+		if err != nil || got.Size != step.want {
+			t.Errorf("expanded to %d: %+v, %v", step.size, got, err)
+		}
+	}
+	b.holds(t, v.Name, 0, []byte("begin"))
+	b.Write(t, v.Name, 15*mib, []byte("in the new part"))
+	b.holds(t, v.Name, 15*mib, []byte("in the new part"))
+	if _, err := b.volumes(t).ExpandVolume(t.Context(), b.name(), 20*mib); !fault.Is(err, fault.NotFound) {
+		t.Errorf("one that there is not: %v", err)
+	}
+}
+
+func deletesVolumes(t *testing.T, b Backend) {
+	v, other := b.make(t), b.make(t)
+	b.Write(t, v.Name, 0, []byte("secret"))
+	for range 2 {
+		if err := b.volumes(t).DeleteVolume(t.Context(), v.Name); err != nil {
+			t.Error(err)
+		}
+		if _, err := b.volumes(t).Volume(t.Context(), v.Name); !fault.Is(err, fault.NotFound) {
+			t.Errorf("after its deletion: %v", err)
+		}
+	}
+	if got, err := b.volumes(t).Volume(t.Context(), other.Name); err != nil || got.Size != other.Size {
+		t.Errorf("the other one: %+v, %v", got, err)
+	}
+	// One that is made again under its name is empty.
+	if _, err := b.volumes(t).CreateVolume(
+		t.Context(), driver.VolumeSpec{Name: v.Name, Kind: b.Kind, Size: 8 * mib},
+	); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.Read(t, v.Name, 0, 6); bytes.Contains(got, []byte("secret")) {
+		t.Errorf("a new volume holds %q", got)
+	}
+}
+
+func listsVolumes(t *testing.T, b Backend) {
+	want := map[string]bool{}
+	for range 3 {
+		want[b.make(t).Native] = true
+	}
+	found := 0
+	if err := b.Driver.EachVolume(t.Context(), func(v driver.Volume) error {
+		if want[v.Native] {
+			found++
+			if v.Size != 8*mib || v.Kind != b.Kind || v.Foreign {
+				t.Errorf("%+v", v)
+			}
+		}
+		return nil
+	}); err != nil || found != 3 {
+		t.Errorf("%d of 3, %v", found, err)
+	}
+	stop := fault.New(fault.Conflict, "enough")
+	if err := b.Driver.EachVolume(t.Context(), func(driver.Volume) error { return stop }); !fault.Is(err, fault.Conflict) {
+		t.Errorf("it does not end with the error of its caller: %v", err)
+	}
+}
+
+func refusesNames(t *testing.T, b Backend) {
+	for _, native := range []string{
+		"", ".", "..", "../x", "x/y", "a@b", "vol-", "vol-\x00", "snap-x", "VOL-" + uuid.NewString(), "vol-" + uuid.NewString() + "/..",
+	} {
+		name := driver.Name{Pool: b.Pool, Native: native}
+		if _, err := b.volumes(t).CreateVolume(t.Context(), driver.VolumeSpec{Name: name, Kind: b.Kind, Size: mib}); err == nil {
+			t.Errorf("made %q", native)
+		}
+		if _, err := b.volumes(t).Volume(t.Context(), name); !fault.Is(err, fault.NotFound) {
+			t.Errorf("%q: %v", native, err)
+		}
+		if err := b.volumes(t).DeleteVolume(t.Context(), name); err != nil && !fault.Is(err, fault.NotFound) {
+			t.Errorf("%q: %v", native, err)
+		}
+	}
+	if _, err := b.volumes(t).Volume(t.Context(), driver.Name{Pool: "another", Native: b.name().Native}); !fault.Is(
+		err, fault.NotFound,
+	) {
+		t.Errorf("a pool that there is not: %v", err)
+	}
+}
+
+func snapshotsKeepWhatWas(t *testing.T, b Backend) {
+	snapshots, v := b.snapshots(t), b.make(t)
+	b.Write(t, v.Name, 0, []byte("before"))
+	native := driver.SnapshotName(uuid.NewString())
+	var last float64
+	s, err := snapshots.CreateSnapshot(t.Context(), v.Name, native, func(p float64) { last = p })
+	if err != nil || s.Source != v.Native || s.Size != v.Size || s.Kind != b.Kind || s.Consistency == "" || last < 0 || last > 1 {
+		t.Fatalf("%+v, %v, %v", s, last, err)
+	}
+	b.Write(t, v.Name, 0, []byte("after!"))
+	again, err := snapshots.CreateSnapshot(t.Context(), v.Name, native, quiet)
+	if err != nil || again.Name != s.Name {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+	clone := b.clone(t, s, 0)
+	b.holds(t, clone.Name, 0, []byte("before"))
+	b.holds(t, v.Name, 0, []byte("after!"))
+	for range 2 {
+		if err := snapshots.DeleteSnapshot(t.Context(), s.Name); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := snapshots.Snapshot(t.Context(), s.Name); !fault.Is(err, fault.NotFound) {
+		t.Errorf("after its deletion: %v", err)
+	}
+	b.holds(t, clone.Name, 0, []byte("before"))
+	if _, err := snapshots.CreateSnapshot(t.Context(), b.name(), driver.SnapshotName(uuid.NewString()), quiet); !fault.Is(
+		err, fault.NotFound,
+	) {
+		t.Errorf("of a volume that there is not: %v", err)
+	}
+}
+
+func (b *Backend) clone(t *testing.T, s driver.Snapshot, size int64) driver.Volume {
+	t.Helper()
+	cloner, ok := b.Driver.(driver.Cloner)
+	if !ok {
+		t.Skip("the driver makes no clones")
+	}
+	spec := driver.VolumeSpec{Name: b.name(), Kind: s.Kind, Size: size}
+	v, err := cloner.CloneSnapshot(t.Context(), s.Name, spec, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := cloner.CloneSnapshot(t.Context(), s.Name, spec, quiet); err != nil || again.Size != v.Size {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+	return v
+}
+
+func clonesHaveWhatWas(t *testing.T, b Backend) {
+	snapshots, v := b.snapshots(t), b.make(t)
+	b.Write(t, v.Name, 3*mib, []byte("content"))
+	s, err := snapshots.CreateSnapshot(t.Context(), v.Name, driver.SnapshotName(uuid.NewString()), quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same, larger := b.clone(t, s, mib), b.clone(t, s, 32*mib)
+	if same.Size != 8*mib || larger.Size != 32*mib {
+		t.Errorf("%+v, %+v", same, larger)
+	}
+	b.Write(t, same.Name, 3*mib, []byte("another"))
+	b.holds(t, larger.Name, 3*mib, []byte("content"))
+	b.holds(t, v.Name, 3*mib, []byte("content"))
+	// The volume may go before its snapshot.
+	if err := b.volumes(t).DeleteVolume(t.Context(), v.Name); err != nil {
+		t.Fatal(err)
+	}
+	b.holds(t, b.clone(t, s, 0).Name, 3*mib, []byte("content"))
+}
+
+func cancelledLeavesNothing(t *testing.T, b Backend) {
+	v := b.make(t)
+	b.Write(t, v.Name, 0, []byte("content"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	name := b.name()
+	if _, err := b.volumes(t).CreateVolume(ctx, driver.VolumeSpec{Name: name, Kind: b.Kind, Size: mib}); err == nil {
+		t.Error("a volume was made")
+	}
+	if _, err := b.volumes(t).Volume(t.Context(), name); !fault.Is(err, fault.NotFound) {
+		t.Errorf("the volume: %v", err)
+	}
+	native := driver.SnapshotName(uuid.NewString())
+	if _, err := b.snapshots(t).CreateSnapshot(ctx, v.Name, native, quiet); err == nil {
+		t.Error("a snapshot was made")
+	}
+	if _, err := b.snapshots(t).Snapshot(t.Context(), driver.Name{Pool: b.Pool, Native: native}); !fault.Is(err, fault.NotFound) {
+		t.Errorf("the snapshot: %v", err)
+	}
+}

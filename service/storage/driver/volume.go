@@ -1,0 +1,69 @@
+package driver
+
+import (
+	"context"
+	"regexp"
+	"time"
+)
+
+// Kind is what a volume is to its users.
+type Kind string
+
+// The kinds of volumes.
+const (
+	Block      Kind = "block"
+	Filesystem Kind = "filesystem"
+	Object     Kind = "object"
+)
+
+// Name identifies a volume in its storage system.
+type Name struct {
+	Pool   string
+	Native string
+}
+
+// made matches the native names of volumes and snapshots that gateways make.
+var made = regexp.MustCompile(`^(vol|snap)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// VolumeName returns the native name of the volume with an id of the gateway.
+func VolumeName(id string) string { return "vol-" + id }
+
+// SnapshotName returns the native name of the snapshot with an id of the gateway.
+func SnapshotName(id string) string { return "snap-" + id }
+
+// IsMade reports whether a native name is one that gateways choose.
+func IsMade(native string) bool { return made.MatchString(native) }
+
+// Volume is a volume as the storage system has it.
+type Volume struct {
+	Name
+	Kind Kind
+	Size int64 // bytes; of a folder without a limit, what was asked for
+	Used int64 // bytes; negative: not known
+	// Enforced tells whether the storage system keeps the volume within its size.
+	Enforced bool
+	// Foreign: the gateway did not make it.
+	Foreign bool
+	// Damaged: the storage system has it, but cannot tell more about it than its name.
+	Damaged   bool
+	CreatedAt time.Time // zero: not known
+}
+
+// VolumeSpec describes a volume to make.
+type VolumeSpec struct {
+	Name
+	Kind Kind
+	Size int64 // bytes, positive
+}
+
+// Volumes is implemented by drivers that make volumes.
+type Volumes interface {
+	// CreateVolume makes an empty volume. If there is one of that name, it is returned as it is.
+	CreateVolume(ctx context.Context, spec VolumeSpec) (Volume, error)
+	// Volume returns a volume, or a fault of kind NotFound.
+	Volume(ctx context.Context, name Name) (Volume, error)
+	// ExpandVolume makes a volume as large as size, in bytes, unless it is larger already.
+	ExpandVolume(ctx context.Context, name Name, size int64) (Volume, error)
+	// DeleteVolume removes a volume and its content. Snapshots of it stay.
+	DeleteVolume(ctx context.Context, name Name) error
+}

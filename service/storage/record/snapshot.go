@@ -1,0 +1,265 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/storage/caller"
+	"github.com/mainstay-infra/mainstay/service/storage/driver"
+	"github.com/mainstay-infra/mainstay/service/storage/state"
+)
+
+// Snapshot is a volume as it was.
+type Snapshot struct {
+	ID          string             `db:"id"`
+	VolumeID    string             `db:"volume_id"`
+	Tenant      string             `db:"tenant"`
+	Name        string             `db:"name"`
+	Native      string             `db:"native"`
+	State       state.Snapshot     `db:"state"`
+	Size        int64              `db:"size_bytes"`
+	Used        int64              `db:"used_bytes"`
+	Consistency driver.Consistency `db:"consistency"`
+	LastError   string             `db:"last_error"`
+	CreatedAt   db.Time            `db:"created_at"`
+	ReadyAt     db.Time            `db:"ready_at"`
+	DeletedAt   db.Time            `db:"deleted_at"`
+}
+
+var errNoSnapshot = fault.New(fault.NotFound, "there is no such snapshot")
+
+// Snapshots lists snapshots in the caller's scope, oldest first, starting after an id. volume selects those of one
+// volume; empty: all.
+func (s *Store) Snapshots(ctx context.Context, volume, after string, limit int) (all []Snapshot, err error) {
+	scope := caller.From(ctx).Scope().And("deleted_at IS NULL AND id > ?", after)
+	if volume != "" {
+		scope = scope.And("volume_id = ?", volume)
+	}
+	condition, args := scope.SQL()
+	return all, s.db.Select(ctx, &all, "SELECT * FROM snapshots WHERE "+condition+" ORDER BY id LIMIT ?", append(args, limit)...)
+}
+
+// Snapshot returns a snapshot in the caller's scope.
+func (s *Store) Snapshot(ctx context.Context, id string) (Snapshot, error) {
+	return snapshotIn(ctx, s.db, id, "")
+}
+
+func snapshotIn(ctx context.Context, q db.Querier, id, lock string) (sn Snapshot, err error) {
+	err = q.Get(ctx, &sn, "SELECT * FROM snapshots WHERE id = ? AND deleted_at IS NULL"+lock, id)
+	if errors.Is(err, db.ErrNoRows) || err == nil && !caller.From(ctx).Sees(sn.Tenant) {
+		return Snapshot{}, errNoSnapshot
+	}
+	return sn, err
+}
+
+// SourceOf returns the volume of a snapshot, also if it was deleted.
+func (s *Store) SourceOf(ctx context.Context, sn *Snapshot) (v Volume, err error) {
+	return v, s.db.Get(ctx, &v, "SELECT * FROM volumes WHERE id = ?", sn.VolumeID)
+}
+
+// lost selects what is changed by a job that there is not any more.
+const lost = `NOT EXISTS (SELECT 1 FROM operations o JOIN jobs j ON j.id = o.id WHERE o.resource_id = %s.id
+	AND j.finished_at IS NULL)`
+
+// LostSnapshots lists snapshots that wait for the end of a job that there is not any more.
+func (s *Store) LostSnapshots(ctx context.Context) (all []Snapshot, err error) {
+	return all, s.db.Select(ctx, &all, "SELECT * FROM snapshots WHERE deleted_at IS NULL AND state IN (?, ?) AND "+
+		fmt.Sprintf(lost, "snapshots")+" ORDER BY id LIMIT 100", state.SnapshotCreating, state.SnapshotDeleting)
+}
+
+// LostVolumes lists volumes that wait for the end of a job that there is not any more.
+func (s *Store) LostVolumes(ctx context.Context) (all []Volume, err error) {
+	return all, s.db.Select(ctx, &all, "SELECT * FROM volumes WHERE deleted_at IS NULL AND state IN (?, ?, ?, ?, ?) AND "+
+		fmt.Sprintf(lost, "volumes")+" ORDER BY id LIMIT 100",
+		state.Creating, state.Expanding, state.Deleting, state.Restoring, state.BackingUp)
+}
+
+// SnapshotArgs are the arguments of a job that changes a snapshot.
+type SnapshotArgs struct {
+	ID     string
+	Before state.Snapshot `json:",omitempty"`
+}
+
+// CreateSnapshot stores a snapshot that is to be taken of a volume, and begins the job.
+func (s *Store) CreateSnapshot(ctx context.Context, volume, name string, begin Begin) (sn Snapshot, j Job, err error) {
+	err = s.db.Update(ctx, func(tx *db.Tx) error {
+		v, err := volumeIn(ctx, tx, volume, tx.ForUpdate())
+		if err != nil {
+			return err
+		}
+		if err := v.State.Readable(); err != nil {
+			return err
+		}
+		place, err := placeOf(ctx, tx, &v)
+		switch {
+		case err != nil:
+			return err
+		case v.Foreign:
+			return errForeign
+		case place.Backend.Mode == ReadOnly:
+			return place.Backend.Writable()
+		case !place.Backend.Capabilities.V.Snapshots:
+			return fault.New(fault.Invalid, "the backend %s has no snapshots", place.Backend.Name).WithCode("UNSUPPORTED")
+		}
+		if err := s.admit(ctx, tx, "tenant_id", v.Tenant, Use{Snapshots: 1}); err != nil {
+			return err
+		}
+		id := NewID()
+		sn = Snapshot{
+			ID: id, VolumeID: v.ID, Tenant: v.Tenant, Name: name, Native: driver.SnapshotName(id), State: state.SnapshotCreating,
+			Size: v.Size, Used: -1, CreatedAt: db.At(s.now()),
+		}
+		if err := tx.Insert(ctx, "snapshots", &sn); err != nil {
+			return err
+		}
+		j = newJob(JobSnapshot, sn.Tenant, TypeSnapshot, sn.ID)
+		if err := begin(ctx, tx, &j, SnapshotArgs{ID: sn.ID}); err != nil {
+			return err
+		}
+		return s.note(ctx, tx, audit.Entry{
+			Action: JobSnapshot, Target: sn.ID, Tenant: sn.Tenant, Message: fmt.Sprintf("%s of %s", name, v.Name),
+		})
+	})
+	if db.IsUnique(err) {
+		err = fault.New(fault.Conflict, "the volume has a snapshot named %s already", name)
+	}
+	return sn, j, err
+}
+
+// DeleteSnapshot stores that a snapshot is removed, and begins the job. Unless it is forced, a snapshot of which there
+// are volumes stays.
+func (s *Store) DeleteSnapshot(ctx context.Context, id string, force bool, begin Begin) (sn Snapshot, j Job, err error) {
+	err = s.db.Update(ctx, func(tx *db.Tx) error {
+		if sn, err = snapshotIn(ctx, tx, id, tx.ForUpdate()); err != nil {
+			return err
+		}
+		switch sn.State {
+		case state.SnapshotDeleting:
+			j, err = newest(ctx, tx, JobDeleteSnapshot, sn.ID)
+			return err
+		case state.SnapshotCreating:
+			return fault.New(fault.Conflict, "the snapshot is being taken; wait until its job has ended, or cancel that")
+		}
+		var derived []string
+		if err := tx.Select(ctx, &derived,
+			"SELECT name FROM volumes WHERE source_id = ? AND deleted_at IS NULL ORDER BY id LIMIT 4", id); err != nil {
+			return err
+		}
+		if len(derived) > 0 && !force {
+			return fault.New(fault.Conflict, "volumes were made of the snapshot, for example %s; delete them first, or force it: "+
+				"they keep their content", derived[0])
+		}
+		before := sn.State
+		if _, err := tx.Exec(ctx, "UPDATE snapshots SET state = ?, last_error = '' WHERE id = ?", state.SnapshotDeleting, id); err != nil {
+			return err
+		}
+		sn.State = state.SnapshotDeleting
+		j = newJob(JobDeleteSnapshot, sn.Tenant, TypeSnapshot, sn.ID)
+		if err := begin(ctx, tx, &j, SnapshotArgs{ID: sn.ID, Before: before}); err != nil {
+			return err
+		}
+		message := sn.Name
+		if len(derived) > 0 {
+			message += ", forced"
+		}
+		return s.note(ctx, tx, audit.Entry{Action: JobDeleteSnapshot, Target: sn.ID, Tenant: sn.Tenant, Message: message})
+	})
+	return sn, j, err
+}
+
+// EndSnapshot stores how the making of a snapshot ended: what the storage system says of it, or why it failed.
+func (s *Store) EndSnapshot(ctx context.Context, a SnapshotArgs, seen *driver.Snapshot, failed error) error {
+	return s.db.Update(ctx, func(tx *db.Tx) error {
+		sn, err := snapshotIn(ctx, tx, a.ID, tx.ForUpdate())
+		if err != nil || sn.State != state.SnapshotCreating {
+			return err
+		}
+		if failed != nil {
+			_, err = tx.Exec(ctx, "UPDATE snapshots SET state = ?, last_error = ? WHERE id = ?",
+				state.SnapshotFailed, fault.From(failed).Message, a.ID)
+			return err
+		}
+		_, err = tx.Exec(ctx, `UPDATE snapshots SET state = ?, last_error = '', size_bytes = ?, used_bytes = ?, consistency = ?,
+			ready_at = ? WHERE id = ?`, state.SnapshotReady, seen.Size, seen.Used, seen.Consistency, db.At(s.now()), a.ID)
+		return err
+	})
+}
+
+// EndSnapshotDeletion stores how the removal of a snapshot ended.
+func (s *Store) EndSnapshotDeletion(ctx context.Context, a SnapshotArgs, failed error) error {
+	return s.db.Update(ctx, func(tx *db.Tx) error {
+		if failed == nil {
+			_, err := tx.Exec(ctx, "UPDATE snapshots SET deleted_at = ? WHERE id = ?", db.At(s.now()), a.ID)
+			return err
+		}
+		_, err := tx.Exec(ctx, "UPDATE snapshots SET state = ?, last_error = ? WHERE id = ? AND state = ?",
+			a.Before, fault.From(failed).Message, a.ID, state.SnapshotDeleting)
+		return err
+	})
+}
+
+// CloneRequest describes a volume to make of a snapshot. What is empty is that of the snapshot's volume.
+type CloneRequest struct {
+	Name string
+	Size int64 // bytes; 0: that of the snapshot
+}
+
+// Clone stores a volume that is to be made of a snapshot, and begins the job.
+func (s *Store) Clone(ctx context.Context, snapshot string, req CloneRequest, begin Begin) (v Volume, j Job, err error) {
+	err = s.db.Update(ctx, func(tx *db.Tx) error {
+		sn, err := snapshotIn(ctx, tx, snapshot, tx.ForUpdate())
+		if err != nil {
+			return err
+		}
+		if err := sn.State.Usable(); err != nil {
+			return err
+		}
+		// Its volume may be deleted by now, but its row is there.
+		var of Volume
+		if err := tx.Get(ctx, &of, "SELECT * FROM volumes WHERE id = ?", sn.VolumeID); err != nil {
+			return err
+		}
+		place, err := placeOf(ctx, tx, &of)
+		if err != nil {
+			return err
+		}
+		if err := place.Backend.Writable(); err != nil {
+			return err
+		}
+		if !place.Backend.Capabilities.V.Clone {
+			return fault.New(fault.Invalid, "the backend %s cannot clone", place.Backend.Name).WithCode("UNSUPPORTED")
+		}
+		size := max(req.Size, sn.Size)
+		if req.Size != 0 && req.Size < sn.Size {
+			return fault.InvalidField("size_bytes", "must be at least that of the snapshot, %d bytes", sn.Size)
+		}
+		if err := s.admit(ctx, tx, "tenant_id", of.Tenant, Use{Volumes: 1, Bytes: size}); err != nil {
+			return err
+		}
+		id, now := NewID(), db.At(s.now())
+		v = Volume{
+			ID: id, Tenant: of.Tenant, Name: req.Name, ClusterID: of.ClusterID, PoolID: of.PoolID, Native: driver.VolumeName(id),
+			Kind: of.Kind, Policy: of.Policy, State: state.Creating, Health: driver.Unknown, Asked: size, Size: size, Used: -1,
+			SourceID: sn.ID, CreatedAt: now, UpdatedAt: now,
+		}
+		v.Owner.V = of.Owner.V
+		if err := tx.Insert(ctx, "volumes", &v); err != nil {
+			return err
+		}
+		j = newJob(JobClone, v.Tenant, TypeVolume, v.ID)
+		if err := begin(ctx, tx, &j, VolumeArgs{ID: v.ID}); err != nil {
+			return err
+		}
+		return s.note(ctx, tx, audit.Entry{
+			Action: JobClone, Target: v.ID, Tenant: v.Tenant, Message: fmt.Sprintf("%s of the snapshot %s", v.Name, sn.Name),
+		})
+	})
+	if db.IsUnique(err) {
+		err = fault.New(fault.Conflict, "there is a volume named %s already", req.Name)
+	}
+	return v, j, err
+}

@@ -1,0 +1,362 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/storage/caller"
+	"github.com/mainstay-infra/mainstay/service/storage/driver"
+	"github.com/mainstay-infra/mainstay/service/storage/state"
+)
+
+// Owner is what a volume is for, in the words of another product.
+type Owner struct {
+	Product      string `json:"product,omitempty"`
+	ResourceType string `json:"resource_type,omitempty"`
+	ResourceID   string `json:"resource_id,omitempty"`
+	Role         string `json:"role,omitempty"`
+}
+
+// Volume is a volume of a tenant, or one that the gateway has found.
+type Volume struct {
+	ID        string         `db:"id"`
+	Tenant    string         `db:"tenant"`
+	Name      string         `db:"name"`
+	ClusterID string         `db:"cluster_id"`
+	PoolID    string         `db:"pool_id"`
+	Native    string         `db:"native"`
+	Kind      driver.Kind    `db:"kind"`
+	Policy    string         `db:"policy"`
+	State     state.Volume   `db:"state"`
+	Health    driver.Health  `db:"health"`
+	Asked     int64          `db:"asked_bytes"`
+	Size      int64          `db:"size_bytes"`
+	Used      int64          `db:"used_bytes"`
+	Enforced  bool           `db:"enforced"`
+	Foreign   bool           `db:"foreign_made"`
+	SourceID  string         `db:"source_id"`
+	Owner     db.JSON[Owner] `db:"owner"`
+	LastError string         `db:"last_error"`
+	CreatedAt db.Time        `db:"created_at"`
+	UpdatedAt db.Time        `db:"updated_at"`
+	SeenAt    db.Time        `db:"seen_at"`
+	DeletedAt db.Time        `db:"deleted_at"`
+}
+
+// VolumeRequest describes a volume to make.
+type VolumeRequest struct {
+	Tenant, Name string
+	Size         int64       // bytes
+	Kind         driver.Kind // counts only if the policy has none
+	Policy       string      // empty: StandardPolicy
+	Owner        Owner
+}
+
+// Place is where a volume is or will be.
+type Place struct {
+	Backend Backend
+	Cluster Cluster
+	Pool    Pool
+}
+
+var errNoVolume = fault.New(fault.NotFound, "there is no such volume")
+
+// VolumeFilter selects volumes. Empty fields select all.
+type VolumeFilter struct {
+	State, Tenant, Backend, Kind string
+	After                        string // only volumes after this id
+}
+
+// Volumes lists volumes in the caller's scope, oldest first.
+func (s *Store) Volumes(ctx context.Context, f VolumeFilter, limit int) (all []Volume, err error) {
+	scope := caller.From(ctx).Scope().And("deleted_at IS NULL")
+	for _, c := range []struct{ condition, value string }{
+		{"state = ?", f.State}, {"tenant = ?", f.Tenant}, {"kind = ?", f.Kind}, {"id > ?", f.After},
+		{"cluster_id IN (SELECT id FROM clusters WHERE backend_id = ?)", f.Backend},
+	} {
+		if c.value != "" {
+			scope = scope.And(c.condition, c.value)
+		}
+	}
+	condition, args := scope.SQL()
+	return all, s.db.Select(ctx, &all, "SELECT * FROM volumes WHERE "+condition+" ORDER BY id LIMIT ?", append(args, limit)...)
+}
+
+// Volume returns a volume in the caller's scope.
+func (s *Store) Volume(ctx context.Context, id string) (Volume, error) {
+	return volumeIn(ctx, s.db, id, "")
+}
+
+func volumeIn(ctx context.Context, q db.Querier, id, lock string) (v Volume, err error) {
+	err = q.Get(ctx, &v, "SELECT * FROM volumes WHERE id = ? AND deleted_at IS NULL"+lock, id)
+	if errors.Is(err, db.ErrNoRows) || err == nil && !caller.From(ctx).Sees(v.Tenant) {
+		return Volume{}, errNoVolume
+	}
+	return v, err
+}
+
+// PlaceOf returns where a volume is.
+func (s *Store) PlaceOf(ctx context.Context, v *Volume) (Place, error) { return placeOf(ctx, s.db, v) }
+
+func placeOf(ctx context.Context, q db.Querier, v *Volume) (p Place, err error) {
+	if err = q.Get(ctx, &p.Cluster, "SELECT * FROM clusters WHERE id = ?", v.ClusterID); err != nil {
+		return p, err
+	}
+	if err = q.Get(ctx, &p.Pool, "SELECT * FROM pools WHERE id = ?", v.PoolID); err != nil {
+		return p, err
+	}
+	p.Backend, err = backendIn(ctx, q, p.Cluster.BackendID, "")
+	return p, err
+}
+
+// placeFor returns where a policy has volumes made, and completes the request with the policy's kind.
+func placeFor(ctx context.Context, q db.Querier, req *VolumeRequest) (p Place, err error) {
+	if req.Policy == "" {
+		req.Policy = StandardPolicy
+	}
+	var policy Policy
+	err = q.Get(ctx, &policy, "SELECT * FROM policies WHERE name = ?", req.Policy)
+	if errors.Is(err, db.ErrNoRows) {
+		return p, fault.InvalidField("policy", "there is no policy %s", req.Policy)
+	}
+	if err != nil {
+		return p, err
+	}
+	req.Kind = policy.Kind
+	if p.Backend, err = backendIn(ctx, q, policy.BackendID, ""); err != nil {
+		return p, err
+	}
+	err = q.Get(ctx, &p.Cluster, "SELECT * FROM clusters WHERE backend_id = ?", p.Backend.ID)
+	if err == nil {
+		err = q.Get(ctx, &p.Pool, "SELECT * FROM pools WHERE cluster_id = ? AND name = ? AND NOT missing", p.Cluster.ID, policy.Pool)
+	}
+	if errors.Is(err, db.ErrNoRows) {
+		return p, fault.New(fault.Unavailable,
+			"the backend %s has not told of a pool %s; discover it, or change the policy %s", p.Backend.Name, policy.Pool, policy.Name)
+	}
+	return p, err
+}
+
+// offers returns a fault unless a backend has volumes of a kind.
+func (b *Backend) offers(kind driver.Kind) error {
+	c := b.Capabilities.V
+	if kind == driver.Block && c.Block || kind == driver.Filesystem && c.File {
+		return nil
+	}
+	return fault.InvalidField("kind", "the backend %s has no volumes of the kind %s", b.Name, kind).WithCode("UNSUPPORTED")
+}
+
+// CreateVolume stores a volume that is to be made, and begins its job. A request that is repeated gets the volume
+// and the job that it began; one for a volume that could not be made tries again.
+func (s *Store) CreateVolume(ctx context.Context, req VolumeRequest, begin Begin) (v Volume, j Job, err error) {
+	err = s.db.Update(ctx, func(tx *db.Tx) error {
+		v, j = Volume{}, Job{}
+		place, err := placeFor(ctx, tx, &req)
+		if err != nil {
+			return err
+		}
+		if err := s.admit(ctx, tx, "tenant_id", req.Tenant, Use{}); err != nil {
+			return err
+		}
+		err = tx.Get(ctx, &v, `SELECT * FROM volumes WHERE tenant = ? AND name = ? AND deleted_at IS NULL
+			AND NOT foreign_made`+tx.ForUpdate(), req.Tenant, req.Name)
+		again := err == nil
+		if err != nil && !errors.Is(err, db.ErrNoRows) {
+			return err
+		}
+		if again && v.State != state.Failed {
+			j, err = s.repeated(ctx, tx, &v, &req)
+			return err
+		}
+		if err := errors.Join(place.Backend.Writable(), place.Backend.offers(req.Kind)); err != nil {
+			return err
+		}
+		more := Use{Volumes: 1, Bytes: req.Size}
+		if again {
+			more = Use{Bytes: req.Size - v.Size}
+		}
+		if err := s.admit(ctx, tx, "tenant_id", req.Tenant, more); err != nil {
+			return err
+		}
+		return s.create(ctx, tx, &v, &j, &req, &place, begin)
+	})
+	return v, j, err
+}
+
+// repeated answers a request for a volume that there is.
+func (s *Store) repeated(ctx context.Context, tx *db.Tx, v *Volume, req *VolumeRequest) (Job, error) {
+	if v.Asked != req.Size || v.Kind != req.Kind || v.SourceID != "" {
+		return Job{}, fault.New(fault.Conflict, "there is a volume named %s already, of the kind %s and created with %d bytes",
+			v.Name, v.Kind, v.Asked)
+	}
+	return newest(ctx, tx, JobCreateVolume, v.ID)
+}
+
+// create stores a new volume, or one that could not be made, and begins its job.
+func (s *Store) create(
+	ctx context.Context, tx *db.Tx, v *Volume, j *Job, req *VolumeRequest, place *Place, begin Begin,
+) error {
+	now, replaced := db.At(s.now()), v.ID
+	if replaced != "" { // what is left of it goes with it: the new one has another native name
+		if _, err := tx.Exec(ctx, "UPDATE volumes SET deleted_at = ? WHERE id = ?", now, replaced); err != nil {
+			return err
+		}
+	}
+	id := NewID()
+	*v = Volume{
+		ID: id, Tenant: req.Tenant, Name: req.Name, ClusterID: place.Cluster.ID, PoolID: place.Pool.ID,
+		Native: driver.VolumeName(id), Kind: req.Kind, Policy: req.Policy, State: state.Creating, Health: driver.Unknown,
+		Asked: req.Size, Size: req.Size, Used: -1, CreatedAt: now, UpdatedAt: now,
+	}
+	v.Owner.V = req.Owner
+	if err := tx.Insert(ctx, "volumes", v); err != nil {
+		return err
+	}
+	*j = newJob(JobCreateVolume, v.Tenant, TypeVolume, v.ID)
+	if err := begin(ctx, tx, j, VolumeArgs{ID: v.ID, Replaces: replaced}); err != nil {
+		return err
+	}
+	return s.note(ctx, tx, audit.Entry{
+		Action: JobCreateVolume, Target: v.ID, Tenant: v.Tenant,
+		Message: fmt.Sprintf("%s, %s, %d bytes, policy %s", v.Name, v.Kind, v.Size, v.Policy),
+	})
+}
+
+// VolumeArgs are the arguments of a job that changes a volume.
+type VolumeArgs struct {
+	ID       string
+	Before   state.Volume `json:",omitempty"` // the state that the action began in
+	Replaces string       `json:",omitempty"` // the id of a volume that could not be made
+}
+
+// ExpandVolume stores that a volume grows, and begins the job.
+func (s *Store) ExpandVolume(ctx context.Context, id string, size int64, begin Begin) (v Volume, j Job, err error) {
+	err = s.db.Update(ctx, func(tx *db.Tx) error {
+		if v, err = volumeIn(ctx, tx, id, tx.ForUpdate()); err != nil {
+			return err
+		}
+		place, err := placeOf(ctx, tx, &v)
+		if err != nil {
+			return err
+		}
+		before := v.State
+		switch next, err := v.State.Begin(state.Expand); {
+		case v.Foreign:
+			return errForeign
+		case place.Backend.Mode == ReadOnly:
+			return place.Backend.Writable()
+		case err != nil:
+			return err
+		case size <= v.Size && before != state.GrowthFailed || size < v.Size:
+			return fault.InvalidField("new_size_bytes", "must be larger than the volume, which has %d bytes", v.Size)
+		case !place.Backend.Capabilities.V.Expansion:
+			return fault.InvalidField("new_size_bytes", "the backend %s cannot expand volumes", place.Backend.Name).WithCode("UNSUPPORTED")
+		default:
+			v.State = next
+		}
+		if err := s.admit(ctx, tx, "tenant_id", v.Tenant, Use{Bytes: size - v.Size}); err != nil {
+			return err
+		}
+		v.Size, v.LastError = size, ""
+		if err := s.save(ctx, tx, &v); err != nil {
+			return err
+		}
+		j = newJob(JobExpandVolume, v.Tenant, TypeVolume, v.ID)
+		if err := begin(ctx, tx, &j, VolumeArgs{ID: v.ID, Before: before}); err != nil {
+			return err
+		}
+		return s.note(ctx, tx, audit.Entry{
+			Action: JobExpandVolume, Target: v.ID, Tenant: v.Tenant, Message: fmt.Sprintf("%s to %d bytes", v.Name, size),
+		})
+	})
+	return v, j, err
+}
+
+// errForeign is the fault for changes to what the gateway did not make.
+var errForeign = fault.New(fault.Conflict, "the gateway did not make this volume, and only reads it")
+
+// DeleteVolume stores that a volume is removed, and begins the job. Volumes with snapshots are not removed.
+func (s *Store) DeleteVolume(ctx context.Context, id string, begin Begin) (v Volume, j Job, err error) {
+	err = s.db.Update(ctx, func(tx *db.Tx) error {
+		if v, err = volumeIn(ctx, tx, id, tx.ForUpdate()); err != nil {
+			return err
+		}
+		if v.State == state.Deleting {
+			j, err = newest(ctx, tx, JobDeleteVolume, v.ID)
+			return err
+		}
+		before := v.State
+		next, err := v.State.Begin(state.Delete)
+		switch {
+		case v.Foreign:
+			return errForeign
+		case err != nil:
+			return err
+		}
+		var snapshots int64
+		if err := tx.Get(ctx, &snapshots,
+			"SELECT COUNT(*) FROM snapshots WHERE volume_id = ? AND deleted_at IS NULL", id); err != nil {
+			return err
+		}
+		if snapshots > 0 {
+			return fault.New(fault.Conflict, "the volume has %d snapshots; delete them first", snapshots)
+		}
+		v.State, v.LastError = next, ""
+		if err := s.save(ctx, tx, &v); err != nil {
+			return err
+		}
+		j = newJob(JobDeleteVolume, v.Tenant, TypeVolume, v.ID)
+		if err := begin(ctx, tx, &j, VolumeArgs{ID: v.ID, Before: before}); err != nil {
+			return err
+		}
+		return s.note(ctx, tx, audit.Entry{Action: JobDeleteVolume, Target: v.ID, Tenant: v.Tenant, Message: v.Name})
+	})
+	return v, j, err
+}
+
+// save stores what may change of a volume.
+func (s *Store) save(ctx context.Context, tx *db.Tx, v *Volume) error {
+	v.UpdatedAt = db.At(s.now())
+	_, err := tx.Exec(ctx, `UPDATE volumes SET state = ?, health = ?, size_bytes = ?, used_bytes = ?, enforced = ?,
+		last_error = ?, updated_at = ?, seen_at = ?, deleted_at = ? WHERE id = ?`,
+		v.State, v.Health, v.Size, v.Used, v.Enforced, v.LastError, v.UpdatedAt, v.SeenAt, v.DeletedAt, v.ID)
+	return err
+}
+
+// EndVolume stores how an action on a volume ended: what the storage system says of it, or why it failed.
+func (s *Store) EndVolume(ctx context.Context, a VolumeArgs, action state.Action, seen *driver.Volume, failed error) error {
+	return s.db.Update(ctx, func(tx *db.Tx) error {
+		v, err := volumeIn(ctx, tx, a.ID, tx.ForUpdate())
+		if err != nil {
+			return err
+		}
+		v.State = v.State.End(action, a.Before, failed == nil)
+		if v.LastError = ""; failed != nil {
+			v.LastError = fault.From(failed).Message
+		}
+		if seen != nil {
+			v.observe(seen, db.At(s.now()))
+		}
+		if action == state.Delete && failed == nil {
+			v.DeletedAt = db.At(s.now())
+		}
+		return s.save(ctx, tx, &v)
+	})
+}
+
+// observe takes over what the storage system says of a volume.
+func (v *Volume) observe(seen *driver.Volume, at db.Time) {
+	v.SeenAt = at
+	if seen.Damaged {
+		v.Health = driver.Critical
+		return
+	}
+	v.Health, v.Used, v.Enforced = driver.Healthy, seen.Used, seen.Enforced
+	if v.State != state.Expanding && seen.Size > 0 {
+		v.Size = seen.Size
+	}
+}
