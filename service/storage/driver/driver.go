@@ -66,6 +66,19 @@ const (
 	PoolOther          PoolKind = "other"
 )
 
+// Holds reports whether volumes of a kind are made in pools of this kind.
+func (k PoolKind) Holds(kind Kind) bool {
+	switch k {
+	case PoolRBD:
+		return kind == Block
+	case PoolCephFSData:
+		return kind == Filesystem
+	case PoolNFSExport:
+		return kind == Block || kind == Filesystem
+	}
+	return false
+}
+
 // Pool is a part of a storage system in which volumes are.
 type Pool struct {
 	Name        string
@@ -85,6 +98,8 @@ type OSD struct {
 	Host        string
 	Used        int64 // bytes
 	Capacity    int64 // bytes
+	// Weight is the part of its share of the data that it holds, from 0 to 1. Nil: not known.
+	Weight *float64
 }
 
 // Driver is a connection to a storage system. It is safe for concurrent use. Drivers that can make

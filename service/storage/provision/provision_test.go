@@ -141,7 +141,7 @@ func newGateway(t *testing.T, d *db.DB) *gateway {
 		t.Fatal(err)
 	}
 	g.discover()
-	for name, kind := range map[string]driver.Kind{record.StandardPolicy: driver.Block, record.SharedPolicy: driver.Filesystem} {
+	for name, kind := range map[string]driver.Kind{record.DefaultPolicy: driver.Block, record.SharedPolicy: driver.Filesystem} {
 		if _, err := g.store.PutPolicy(g.admin, record.Policy{
 			Name: name, BackendID: g.backend.ID, Pool: directory.PoolName, Kind: kind,
 		}); err != nil {
@@ -424,12 +424,12 @@ func TestQuotasHoldForRequestsAtOnce(t *testing.T) {
 			})
 		}
 		asking.Wait()
-		tenant, err := g.store.Tenant(g.admin, "acme")
-		if err != nil || created.Load() != 3 || tenant.Used != (record.Use{Volumes: 3, Bytes: 24 * mib}) {
-			t.Errorf("%d volumes, %+v, %v", created.Load(), tenant, err)
+		of, err := g.store.Tenant(g.admin, "acme")
+		if err != nil || created.Load() != 3 || of.Used != (record.Use{Volumes: 3, Bytes: 24 * mib}) {
+			t.Errorf("%d volumes, %+v, %v", created.Load(), of, err)
 		}
 		all, err := g.store.Volumes(as(t.Context(), caller.Viewer, "acme"), record.VolumeFilter{}, 10)
-		if err != nil || len(all) != 3 {
+		if err != nil || len(all) != 3 || all[0].ID < all[2].ID {
 			t.Fatalf("%d, %v", len(all), err)
 		}
 		if _, _, err := g.volumes.Expand(g.admin, all[0].ID, 9*mib); !fault.Is(err, fault.Denied) {

@@ -74,14 +74,15 @@ type Pool struct {
 
 // OSD is a daemon of a cluster that stores data.
 type OSD struct {
-	ClusterID   string `db:"cluster_id"`
-	Number      int64  `db:"number"`
-	Up          bool   `db:"up"`
-	In          bool   `db:"in_cluster"`
-	DeviceClass string `db:"device_class"`
-	Host        string `db:"host"`
-	Used        int64  `db:"used_bytes"`
-	Capacity    int64  `db:"capacity_bytes"`
+	ClusterID   string   `db:"cluster_id"`
+	Number      int64    `db:"number"`
+	Up          bool     `db:"up"`
+	In          bool     `db:"in_cluster"`
+	DeviceClass string   `db:"device_class"`
+	Host        string   `db:"host"`
+	Used        int64    `db:"used_bytes"`
+	Capacity    int64    `db:"capacity_bytes"`
+	Weight      *float64 `db:"weight"`
 }
 
 // AddBackend stores a backend, whose id it makes.

@@ -101,7 +101,7 @@ func seeOSDs(ctx context.Context, tx *db.Tx, cluster string, osds []driver.OSD) 
 	for _, o := range osds {
 		if err := tx.Insert(ctx, "osds", &OSD{
 			ClusterID: cluster, Number: int64(o.ID), Up: o.Up, In: o.In, DeviceClass: o.DeviceClass, Host: o.Host, Used: o.Used,
-			Capacity: o.Capacity,
+			Capacity: o.Capacity, Weight: o.Weight,
 		}); err != nil {
 			return err
 		}
@@ -159,6 +159,7 @@ func (s *Store) seeVolume(ctx context.Context, tx *db.Tx, cluster, pool string, 
 		ID: NewID(), Name: seen.Native, ClusterID: cluster, PoolID: pool, Native: seen.Native, Kind: seen.Kind,
 		State: state.Available, Asked: seen.Size, Foreign: true, CreatedAt: now, UpdatedAt: now,
 	}
+	v.belongs(Owner{})
 	v.observe(seen, now)
 	return tx.Insert(ctx, "volumes", &v)
 }

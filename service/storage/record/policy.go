@@ -21,8 +21,8 @@ type Policy struct {
 
 // Names of policies that mean something.
 const (
-	StandardPolicy = "standard" // that of requests that name none
-	SharedPolicy   = "shared"   // always of the kind filesystem
+	DefaultPolicy = "default" // that of requests that name none
+	SharedPolicy  = "shared"  // always of the kind filesystem
 )
 
 // Policies lists all policies by name.

@@ -246,7 +246,7 @@ func (s *Store) Clone(ctx context.Context, snapshot string, req CloneRequest, be
 			Kind: of.Kind, Policy: of.Policy, State: state.Creating, Health: driver.Unknown, Asked: size, Size: size, Used: -1,
 			SourceID: sn.ID, CreatedAt: now, UpdatedAt: now,
 		}
-		v.Owner.V = of.Owner.V
+		v.belongs(of.Owner.V)
 		if err := tx.Insert(ctx, "volumes", &v); err != nil {
 			return err
 		}

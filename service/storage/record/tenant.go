@@ -2,11 +2,11 @@ package record
 
 import (
 	"context"
-	"regexp"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/tenant"
 	"github.com/mainstay-infra/mainstay/service/storage/caller"
 )
 
@@ -50,17 +50,6 @@ func (t *Tenant) Check(more Use) error {
 	return nil
 }
 
-// tenantName matches the names of tenants: labels after RFC 1123.
-var tenantName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-
-// CheckTenant returns a fault that names a field unless it holds the name of a tenant.
-func CheckTenant(field, name string) error {
-	if !tenantName.MatchString(name) {
-		return fault.InvalidField(field, "must be 1 to 63 letters a-z, digits and dashes, with no dash at the ends")
-	}
-	return nil
-}
-
 const selectUse = `SELECT COUNT(*) AS volumes, COALESCE(SUM(size_bytes), 0) AS bytes, (SELECT COUNT(*) FROM snapshots
 	WHERE tenant = ? AND deleted_at IS NULL) AS snapshots FROM volumes
 	WHERE tenant = ? AND deleted_at IS NULL AND NOT foreign_made`
@@ -98,7 +87,7 @@ func tenantIn(ctx context.Context, q db.Querier, name, lock string) (t Tenant, e
 
 // PutTenant adds a tenant, or replaces its description and limits.
 func (s *Store) PutTenant(ctx context.Context, t Tenant) (out Tenant, err error) {
-	if err := CheckTenant("name", t.Name); err != nil {
+	if err := tenant.CheckName("name", t.Name); err != nil {
 		return out, err
 	}
 	t.CreatedAt = db.At(s.now())

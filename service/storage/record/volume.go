@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/search"
 	"github.com/mainstay-infra/mainstay/service/storage/caller"
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
 	"github.com/mainstay-infra/mainstay/service/storage/state"
@@ -40,11 +42,20 @@ type Volume struct {
 	Foreign   bool           `db:"foreign_made"`
 	SourceID  string         `db:"source_id"`
 	Owner     db.JSON[Owner] `db:"owner"`
+	Product   string         `db:"owner_product"`  // of Owner
+	Resource  string         `db:"owner_resource"` // of Owner
 	LastError string         `db:"last_error"`
 	CreatedAt db.Time        `db:"created_at"`
 	UpdatedAt db.Time        `db:"updated_at"`
 	SeenAt    db.Time        `db:"seen_at"`
 	DeletedAt db.Time        `db:"deleted_at"`
+	Search    string         `db:"search"`
+}
+
+// belongs sets the owner of a volume, and what it is found by.
+func (v *Volume) belongs(o Owner) {
+	v.Owner.V, v.Product, v.Resource = o, o.Product, o.ResourceID
+	v.Search = search.Text(nil, v.ID, v.Name)
 }
 
 // VolumeRequest describes a volume to make.
@@ -52,7 +63,7 @@ type VolumeRequest struct {
 	Tenant, Name string
 	Size         int64       // bytes
 	Kind         driver.Kind // counts only if the policy has none
-	Policy       string      // empty: StandardPolicy
+	Policy       string      // empty: DefaultPolicy
 	Owner        Owner
 }
 
@@ -67,15 +78,18 @@ var errNoVolume = fault.New(fault.NotFound, "there is no such volume")
 
 // VolumeFilter selects volumes. Empty fields select all.
 type VolumeFilter struct {
-	State, Tenant, Backend, Kind string
-	After                        string // only volumes after this id
+	State, Tenant, Backend, Cluster, Kind string
+	Product, Resource                     string // of the owner
+	Text                                  string // in the id or the name, whatever its case
+	Before                                string // only volumes before this id
 }
 
-// Volumes lists volumes in the caller's scope, oldest first.
+// Volumes lists volumes in the caller's scope, newest first.
 func (s *Store) Volumes(ctx context.Context, f VolumeFilter, limit int) (all []Volume, err error) {
 	scope := caller.From(ctx).Scope().And("deleted_at IS NULL")
 	for _, c := range []struct{ condition, value string }{
-		{"state = ?", f.State}, {"tenant = ?", f.Tenant}, {"kind = ?", f.Kind}, {"id > ?", f.After},
+		{"state = ?", f.State}, {"tenant = ?", f.Tenant}, {"kind = ?", f.Kind}, {"id < ?", f.Before},
+		{"cluster_id = ?", f.Cluster}, {"owner_product = ?", f.Product}, {"owner_resource = ?", f.Resource},
 		{"cluster_id IN (SELECT id FROM clusters WHERE backend_id = ?)", f.Backend},
 	} {
 		if c.value != "" {
@@ -83,7 +97,12 @@ func (s *Store) Volumes(ctx context.Context, f VolumeFilter, limit int) (all []V
 		}
 	}
 	condition, args := scope.SQL()
-	return all, s.db.Select(ctx, &all, "SELECT * FROM volumes WHERE "+condition+" ORDER BY id LIMIT ?", append(args, limit)...)
+	if f.Text != "" {
+		contains, arg := search.Contains(f.Text)
+		condition, args = condition+" AND "+contains, append(args, arg)
+	}
+	return all, s.db.Select(ctx, &all,
+		"SELECT * FROM volumes WHERE "+condition+" ORDER BY id DESC LIMIT ?", append(args, limit)...)
 }
 
 // Volume returns a volume in the caller's scope.
@@ -116,7 +135,7 @@ func placeOf(ctx context.Context, q db.Querier, v *Volume) (p Place, err error) 
 // placeFor returns where a policy has volumes made, and completes the request with the policy's kind.
 func placeFor(ctx context.Context, q db.Querier, req *VolumeRequest) (p Place, err error) {
 	if req.Policy == "" {
-		req.Policy = StandardPolicy
+		req.Policy = DefaultPolicy
 	}
 	var policy Policy
 	err = q.Get(ctx, &policy, "SELECT * FROM policies WHERE name = ?", req.Policy)
@@ -131,14 +150,35 @@ func placeFor(ctx context.Context, q db.Querier, req *VolumeRequest) (p Place, e
 		return p, err
 	}
 	err = q.Get(ctx, &p.Cluster, "SELECT * FROM clusters WHERE backend_id = ?", p.Backend.ID)
-	if err == nil {
-		err = q.Get(ctx, &p.Pool, "SELECT * FROM pools WHERE cluster_id = ? AND name = ? AND NOT missing", p.Cluster.ID, policy.Pool)
-	}
 	if errors.Is(err, db.ErrNoRows) {
-		return p, fault.New(fault.Unavailable,
-			"the backend %s has not told of a pool %s; discover it, or change the policy %s", p.Backend.Name, policy.Pool, policy.Name)
+		return p, fault.New(fault.Unavailable, "the backend %s was not reached yet; discover it", p.Backend.Name)
 	}
+	if err != nil {
+		return p, err
+	}
+	p.Pool, err = poolFor(ctx, q, &p, &policy)
 	return p, err
+}
+
+// poolFor returns the pool that a policy has volumes made in.
+func poolFor(ctx context.Context, q db.Querier, at *Place, policy *Policy) (Pool, error) {
+	var all []Pool
+	if err := q.Select(ctx, &all, `SELECT * FROM pools WHERE cluster_id = ? AND (name = ? OR ? = '') AND NOT missing
+		ORDER BY name`, at.Cluster.ID, policy.Pool, policy.Pool); err != nil {
+		return Pool{}, err
+	}
+	if policy.Pool == "" {
+		all = slices.DeleteFunc(all, func(p Pool) bool { return !p.Kind.Holds(policy.Kind) })
+	}
+	switch {
+	case len(all) == 1:
+		return all[0], nil
+	case len(all) > 1:
+		return Pool{}, fault.New(fault.Conflict, "the backend %s has %d pools for volumes of the kind %s; name one in the policy %s",
+			at.Backend.Name, len(all), policy.Kind, policy.Name)
+	}
+	return Pool{}, fault.New(fault.Unavailable, "the backend %s has not told of a pool for the policy %s; discover it, or change "+
+		"the policy", at.Backend.Name, policy.Name)
 }
 
 // offers returns a fault unless a backend has volumes of a kind.
@@ -212,7 +252,7 @@ func (s *Store) create(
 		Native: driver.VolumeName(id), Kind: req.Kind, Policy: req.Policy, State: state.Creating, Health: driver.Unknown,
 		Asked: req.Size, Size: req.Size, Used: -1, CreatedAt: now, UpdatedAt: now,
 	}
-	v.Owner.V = req.Owner
+	v.belongs(req.Owner)
 	if err := tx.Insert(ctx, "volumes", v); err != nil {
 		return err
 	}

@@ -63,6 +63,7 @@ CREATE TABLE osds (
     host           TEXT NOT NULL,
     used_bytes     BIGINT NOT NULL,
     capacity_bytes BIGINT NOT NULL,
+    weight         DOUBLE PRECISION, -- the part of its share that it holds, from 0 to 1; NULL: not known
     PRIMARY KEY (cluster_id, number)
 );
 
@@ -71,7 +72,7 @@ CREATE TABLE policies (
     name        TEXT PRIMARY KEY,
     description TEXT NOT NULL,
     backend_id  TEXT NOT NULL REFERENCES backends (id),
-    pool        TEXT NOT NULL,
+    pool        TEXT NOT NULL, -- empty: the backend's only one that holds such volumes
     kind        TEXT NOT NULL, -- of all volumes of the policy
     created_at  BIGINT NOT NULL
 );
@@ -94,14 +95,21 @@ CREATE TABLE volumes (
     foreign_made   BOOLEAN NOT NULL, -- the gateway did not make it, and does not change it
     source_id      TEXT NOT NULL,    -- the snapshot that it was made of; empty: none
     owner          TEXT NOT NULL,    -- JSON
+    owner_product  TEXT NOT NULL,
+    owner_resource TEXT NOT NULL,
     last_error     TEXT NOT NULL,
     created_at     BIGINT NOT NULL,
     updated_at     BIGINT NOT NULL,
     seen_at        BIGINT, -- when the storage system last told it
-    deleted_at     BIGINT  -- it is removed: the row stays for what refers to it
+    deleted_at     BIGINT, -- it is removed: the row stays for what refers to it
+    search         TEXT NOT NULL
 );
 CREATE UNIQUE INDEX volumes_by_name ON volumes (tenant, name) WHERE deleted_at IS NULL AND NOT foreign_made;
 CREATE UNIQUE INDEX volumes_by_native ON volumes (pool_id, native) WHERE deleted_at IS NULL;
+CREATE INDEX volumes_by_age ON volumes (id, search) WHERE deleted_at IS NULL;
+CREATE INDEX volumes_by_tenant ON volumes (tenant, id, search) WHERE deleted_at IS NULL;
+CREATE INDEX volumes_by_cluster ON volumes (cluster_id, id) WHERE deleted_at IS NULL;
+CREATE INDEX volumes_by_owner ON volumes (owner_product, owner_resource, id) WHERE deleted_at IS NULL;
 CREATE INDEX volumes_by_source ON volumes (source_id) WHERE source_id <> '' AND deleted_at IS NULL;
 
 CREATE TABLE snapshots (
@@ -119,6 +127,7 @@ CREATE TABLE snapshots (
     ready_at    BIGINT,
     deleted_at  BIGINT
 );
+CREATE INDEX snapshots_by_tenant ON snapshots (tenant, id) WHERE deleted_at IS NULL;
 CREATE UNIQUE INDEX snapshots_by_name ON snapshots (volume_id, name) WHERE deleted_at IS NULL;
 
 -- What each job is about (table operations of kit/operation).
