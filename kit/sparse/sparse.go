@@ -1,5 +1,3 @@
-//go:build linux
-
 // Package sparse reads and copies files with holes, such as disk images, without reading or writing
 // the holes.
 //
@@ -87,12 +85,6 @@ func Copy(ctx context.Context, to, from *os.File, size int64, progress func(byte
 		return false, err
 	}
 	return false, to.Truncate(size)
-}
-
-// Share makes an empty file one of the same blocks as another, and reports whether the file system can do
-// that (FICLONE).
-func Share(to, from *os.File) bool {
-	return unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) == nil //nolint:gosec // descriptors are small
 }
 
 // Allocated returns the bytes that a file takes on its file system. Blocks that are shared with other

@@ -3,11 +3,11 @@ package image
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mainstay-infra/mainstay/kit/sparse"
 )
 
 // Adopt copies the qcow2 image at path, which a VM's process wrote and may still have open, to a
@@ -53,39 +53,6 @@ func copySparse(ctx context.Context, out, in *os.File, limit int64) (size int64,
 	if size = stat.Size(); !stat.Mode().IsRegular() || size > limit {
 		return 0, refused("has a file of %d bytes; %d are allowed", size, limit)
 	}
-	for at := int64(0); at < size; {
-		if err := ctx.Err(); err != nil {
-			return 0, err
-		}
-		begin, err := in.Seek(at, unix.SEEK_DATA)
-		if errors.Is(err, unix.ENXIO) {
-			break // the rest is a hole
-		}
-		if err != nil {
-			return 0, fmt.Errorf("copy the image: %w", err)
-		}
-		end, err := in.Seek(begin, unix.SEEK_HOLE)
-		if err != nil {
-			return 0, fmt.Errorf("copy the image: %w", err)
-		}
-		const atOnce = 64 << 20 // so that the end of ctx is noticed
-		if end = min(end, size, begin+atOnce); end <= begin {
-			break
-		}
-		if err := copyPart(out, in, begin, end-begin); err != nil {
-			return 0, err
-		}
-		at = end
-	}
-	return size, out.Truncate(size)
-}
-
-func copyPart(out, in *os.File, at, length int64) error {
-	for _, f := range []*os.File{in, out} {
-		if _, err := f.Seek(at, io.SeekStart); err != nil {
-			return err
-		}
-	}
-	_, err := io.Copy(out, io.LimitReader(in, length))
-	return err
+	_, err = sparse.Copy(ctx, out, in, size, func(int64) {})
+	return size, err
 }

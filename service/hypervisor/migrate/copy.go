@@ -5,20 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"hash"
-	"io"
-	"os"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/sparse"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/fleet"
 )
-
-// pieceSize is the size of the pieces in which files are written, in bytes.
-const pieceSize = 4 << 20
 
 // sum hashes the pieces of a file, each after its offset and its length.
 type sum struct{ hash.Hash }
@@ -41,18 +34,22 @@ func copyTo(
 ) (sums hypervisorapi.MigrationSums, err error) {
 	var done, total int64
 	for _, s := range all {
-		if slices.Contains(needed, s.name) {
-			total += allocated(s.file)
+		if !slices.Contains(needed, s.name) {
+			continue
 		}
+		bytes, err := sparse.Allocated(s.file)
+		if err != nil {
+			return sums, err
+		}
+		total += bytes
 	}
 	sums.Files = sums.Files[:0:0]
-	buffer := make([]byte, pieceSize)
 	for _, s := range all {
 		if !slices.Contains(needed, s.name) {
 			continue
 		}
 		of := newSum()
-		err := eachPiece(s.file, s.size, buffer, func(offset int64, piece []byte) error {
+		err := sparse.Each(ctx, s.file, s.size, func(offset int64, piece []byte) error {
 			of.add(offset, piece)
 			done += int64(len(piece))
 			progress(min(1, float64(done)/float64(max(total, done))) * copied)
@@ -71,44 +68,3 @@ func copyTo(
 
 // copied is the progress of a migration when all files are written.
 const copied = 0.95
-
-// allocated returns the bytes that a file takes, which are at most a little less than what is read of it.
-func allocated(f *os.File) int64 {
-	var stat unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &stat); err != nil { //nolint:gosec // a descriptor is small
-		return 0
-	}
-	return stat.Blocks * 512
-}
-
-// eachPiece calls do with the parts of a file that are not holes, in order.
-func eachPiece(f *os.File, size int64, buffer []byte, do func(offset int64, piece []byte) error) error {
-	for at := int64(0); at < size; {
-		begin, err := f.Seek(at, unix.SEEK_DATA)
-		if errors.Is(err, unix.ENXIO) {
-			return nil // a hole up to the end
-		}
-		if err != nil {
-			return err
-		}
-		end, err := f.Seek(begin, unix.SEEK_HOLE)
-		if err != nil {
-			return err
-		}
-		for end = min(end, size); begin < end; {
-			piece := buffer[:min(int64(len(buffer)), end-begin)]
-			if _, err := f.ReadAt(piece, begin); err != nil {
-				if errors.Is(err, io.EOF) {
-					return io.ErrUnexpectedEOF // it was cut off meanwhile
-				}
-				return err
-			}
-			if err := do(begin, piece); err != nil {
-				return err
-			}
-			begin += int64(len(piece))
-		}
-		at = max(end, at+1)
-	}
-	return nil
-}

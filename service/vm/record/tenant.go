@@ -7,6 +7,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/tenant"
 	"github.com/mainstay-infra/mainstay/service/vm/caller"
 )
 
@@ -249,21 +250,5 @@ func (s *Store) admit(ctx context.Context, tx *db.Tx, tenant string, more Use) e
 	return t.Check(more)
 }
 
-// maxTenant is the maximum length of a tenant's name.
-const maxTenant = 63
-
-// CheckTenant returns a fault that names the field if name is not a valid name of a tenant: letters,
-// digits, dots, dashes and underscores, beginning and ending with a letter or digit.
-func CheckTenant(field, name string) error {
-	ok := name != "" && len(name) <= maxTenant
-	for i, c := range []byte(name) {
-		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		inner := i > 0 && i < len(name)-1 && (c == '.' || c == '-' || c == '_')
-		ok = ok && (letter || inner)
-	}
-	if !ok {
-		return fault.InvalidField(field, "%q is not a valid name of a tenant: it has 1 to %d letters, digits, dots, dashes and "+
-			"underscores, and begins and ends with a letter or digit", name, maxTenant)
-	}
-	return nil
-}
+// CheckTenant returns a fault that names the field if name is not a valid name of a tenant.
+func CheckTenant(field, name string) error { return tenant.CheckName(field, name) }

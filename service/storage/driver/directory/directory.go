@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -209,27 +208,13 @@ func (d *Driver) foreign(e fs.DirEntry) (v driver.Volume, ok bool) {
 	return v, false
 }
 
-// each calls do with the entries of a folder, of which it holds only some in memory.
-func (d *Driver) each(folder string, do func(fs.DirEntry) error) error {
-	f, err := d.root.Open(folder)
+// each calls do with the entries of one of the driver's folders.
+func (d *Driver) each(name string, do func(fs.DirEntry) error) (err error) {
+	folder, err := d.root.OpenRoot(name)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }() // it was only read
-	for {
-		entries, err := f.ReadDir(namesAtOnce)
-		for _, e := range entries {
-			if err := do(e); err != nil {
-				return err
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
+	return errors.Join(eachEntry(context.Background(), folder, do), folder.Close())
 }
 
 var (

@@ -270,7 +270,7 @@ func TestFoldersThatAreNestedWithoutEndAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 1100 {
+	for range 600 {
 		if err := at.Mkdir("d", 0o700); err != nil {
 			t.Fatal(err)
 		}

@@ -5,7 +5,6 @@ package directory
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
@@ -81,7 +80,7 @@ func (d *Driver) copyContent(ctx context.Context, to, from *os.Root, progress fu
 		return err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	total, err := treeSize(ctx, in)
+	total, err := treeSize(ctx, in, 0)
 	if err != nil {
 		return err
 	}
@@ -93,28 +92,6 @@ func (d *Driver) copyContent(ctx context.Context, to, from *os.Root, progress fu
 		done += bytes
 		progress(min(1, float64(done)/float64(max(total, 1))))
 	})
-}
-
-// treeSize returns the bytes that the files in a folder take. Files with several names count for each.
-func treeSize(ctx context.Context, folder *os.Root) (total int64, err error) {
-	err = fs.WalkDir(folder.FS(), ".", func(_ string, e fs.DirEntry, err error) error {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if errors.Is(err, fs.ErrNotExist) || err == nil && !e.Type().IsRegular() {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		info, err := e.Info()
-		if err != nil {
-			return nil //nolint:nilerr // it was removed meanwhile
-		}
-		total += allocated(info)
-		return nil
-	})
-	return total, err
 }
 
 // sharesBlocks reports whether a copy of the data would share its blocks.
