@@ -68,7 +68,10 @@ const (
 	Stream Time = "stream" // until the client disconnects; not counted among requests in flight
 )
 
-// Load parses document. It checks that every operation has an id and an access class from classes,
+// planned is the tag of operations that the contract describes and the service does not serve yet.
+const planned = "planned"
+
+// Load parses document. Operations with the tag "planned" are documentation only. It checks that every operation has an id and an access class from classes,
 // that every operation except GET has x-audit, and that operations have no unknown extensions
 // (x-…). basePath is the path of the document's server, for example "/api/v1". Paths with a server
 // of their own, such as /healthz, are documentation only: the service serves them separately.
@@ -88,6 +91,9 @@ func Load(document []byte, basePath string, classes []string) (*Contract, error)
 			continue
 		}
 		for method, o := range item.Operations() {
+			if slices.Contains(o.Tags, planned) {
+				continue
+			}
 			op, err := newOperation(doc, basePath, path, item, method, o)
 			if err == nil && !slices.Contains(classes, op.Access) {
 				err = fmt.Errorf("x-access is %q, not one of %s", op.Access, strings.Join(classes, ", "))

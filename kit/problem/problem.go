@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"io"
+	"strings"
 )
 
 // Problem is the content of an API error response.
@@ -33,6 +34,8 @@ const (
 	Bare                // {"error": message}
 	Detail              // {"detail": message}
 	Wrapped             // {"success": false, "data": null, "error": message}
+	// Capitals is Nested with codes in capital letters, of which that of invalid input is VALIDATION_ERROR.
+	Capitals
 )
 
 type nested struct {
@@ -82,6 +85,11 @@ func (b Body) of(p Problem) any {
 		return detail{p.Message}
 	case Wrapped:
 		return wrapped{Error: p.Message}
+	}
+	if b == Capitals {
+		if p.Code = strings.ToUpper(p.Code); p.Code == "INVALID" {
+			p.Code = "VALIDATION_ERROR"
+		}
 	}
 	var n nested
 	n.Error.Code, n.Error.Message, n.Error.Field = p.Code, p.Message, p.Field

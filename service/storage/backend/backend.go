@@ -34,6 +34,8 @@ type Config struct {
 	Store *record.Store
 	Log   *slog.Logger
 	Now   func() time.Time
+	// Check returns a fault if no storage system can be reached as a backend says.
+	Check func(b record.Backend) error
 	// Open connects to the storage system of a backend.
 	Open func(ctx context.Context, b record.Backend) (driver.Driver, error)
 	// Ending is done when the service ends.
@@ -59,6 +61,9 @@ type connection struct {
 func New(c Config) *Set {
 	return &Set{cfg: c, open: map[string]*connection{}, passes: map[string]*pass{}}
 }
+
+// Check returns a fault if no storage system can be reached as a backend says.
+func (s *Set) Check(b record.Backend) error { return s.cfg.Check(b) }
 
 // Close closes all drivers. Nobody uses them any more.
 func (s *Set) Close() error {

@@ -25,6 +25,7 @@ type Summary struct {
 	Pools     int
 	OSDs      int
 	Volumes   int64
+	New       int64 // of Volumes: those that were not known
 	Missing   int64
 	Running   bool // it goes on
 }
@@ -32,6 +33,7 @@ type Summary struct {
 // pass is a pass that is under way.
 type pass struct {
 	volumes atomic.Int64
+	fresh   atomic.Int64
 	cluster atomic.Pointer[record.Cluster]
 	done    chan struct{} // closed at its end
 	summary Summary       // after done
@@ -52,7 +54,7 @@ func (s *Set) Discover(ctx context.Context, id string) (Summary, error) {
 	case <-ctx.Done():
 	case <-s.cfg.Ending.Done():
 	}
-	soFar := Summary{BackendID: id, Volumes: p.volumes.Load(), Running: true}
+	soFar := Summary{BackendID: id, Volumes: p.volumes.Load(), New: p.fresh.Load(), Running: true}
 	if c := p.cluster.Load(); c != nil {
 		soFar.ClusterID = c.ID
 	}
@@ -104,25 +106,11 @@ func (s *Set) pass(ctx context.Context, b record.Backend, p *pass) (Summary, err
 	if err := s.takeIn(ctx, b, d, cluster.ID, p); err != nil {
 		return out, err
 	}
-	out.Volumes = p.volumes.Load()
+	out.Volumes, out.New = p.volumes.Load(), p.fresh.Load()
 	if out.Missing, err = s.cfg.Store.EndPass(ctx, b.ID, cluster.ID, begun); err != nil {
 		return out, err
 	}
-	pools, err := s.cfg.Store.Pools(ctx, b.ID, "")
-	if err != nil {
-		return out, err
-	}
-	for _, pool := range pools {
-		if !pool.Missing {
-			out.Pools++
-		}
-	}
-	osds, err := s.cfg.Store.OSDs(ctx)
-	for _, o := range osds {
-		if o.ClusterID == cluster.ID {
-			out.OSDs++
-		}
-	}
+	out.Pools, out.OSDs, err = s.cfg.Store.Counts(ctx, cluster.ID)
 	return out, err
 }
 
@@ -130,9 +118,11 @@ func (s *Set) pass(ctx context.Context, b record.Backend, p *pass) (Summary, err
 func (s *Set) takeIn(ctx context.Context, b record.Backend, d driver.Driver, cluster string, p *pass) error {
 	some := make([]driver.Volume, 0, batch)
 	store := func() error {
-		if err := s.cfg.Store.SeeVolumes(ctx, cluster, some); err != nil {
+		fresh, err := s.cfg.Store.SeeVolumes(ctx, cluster, some)
+		if err != nil {
 			return err
 		}
+		p.fresh.Add(fresh)
 		p.volumes.Add(int64(len(some)))
 		some = some[:0]
 		return nil

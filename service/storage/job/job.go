@@ -77,6 +77,30 @@ func (r *Runner) Begin(ctx context.Context, tx *db.Tx, j *record.Job, args any) 
 	return r.kit.Begin(ctx, tx, j, args)
 }
 
+// Once returns the job that begin starts, or the one that the caller started earlier with the same request and the
+// same idempotency key (word). Without a key, every request starts a new one.
+func (r *Runner) Once(
+	ctx context.Context, who, word string, request any, begin func(context.Context) (record.Job, error),
+) (record.Job, error) {
+	key, err := kit.NewKey(who, word, request)
+	if err != nil {
+		return record.Job{}, err
+	}
+	release, err := r.kit.Claim(key)
+	if err != nil {
+		return record.Job{}, err
+	}
+	defer release()
+	id, err := r.kit.Repeated(ctx, key)
+	switch {
+	case err != nil:
+		return record.Job{}, err
+	case id != "":
+		return r.store.Job(ctx, id)
+	}
+	return begin(kit.WithKey(ctx, key))
+}
+
 // Await returns a job as soon as it has ended, or when limit is reached.
 func (r *Runner) Await(ctx context.Context, id string, limit time.Duration) (record.Job, error) {
 	j, err := r.store.Job(ctx, id)

@@ -483,7 +483,7 @@ func TestTenantsSeeOnlyTheirOwn(t *testing.T) {
 			}
 		}
 		volumes, err1 := g.store.Volumes(beta, record.VolumeFilter{}, 10)
-		snapshots, err2 := g.store.Snapshots(beta, "", "", 10)
+		snapshots, err2 := g.store.Snapshots(beta, record.SnapshotFilter{}, 10)
 		jobs, err3 := g.store.Jobs(beta, record.JobFilter{}, 10)
 		tenants, err4 := g.store.Tenants(beta, "", 10)
 		if errors.Join(err1, err2, err3, err4) != nil || len(volumes)+len(snapshots)+len(jobs) != 0 || len(tenants) != 1 {

@@ -2,6 +2,9 @@ package record
 
 import (
 	"context"
+	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/db"
@@ -100,9 +103,39 @@ func (s *Store) AddBackend(ctx context.Context, b Backend) (Backend, error) {
 	return b, err
 }
 
+// FirstBackend stores a backend if there is none yet, also if several replicas begin at once.
+func (s *Store) FirstBackend(ctx context.Context, b Backend) (out Backend, made bool, err error) {
+	all, err := s.Backends(ctx)
+	if err != nil || len(all) > 0 {
+		return b, false, err
+	}
+	out, err = s.AddBackend(ctx, b)
+	if fault.Is(err, fault.Conflict) {
+		return b, false, nil
+	}
+	return out, err == nil, err
+}
+
 // Backends lists all backends, oldest first.
 func (s *Store) Backends(ctx context.Context) (all []Backend, err error) {
 	return all, s.db.Select(ctx, &all, "SELECT * FROM backends ORDER BY id")
+}
+
+// BackendsPage lists backends of a type, or of all types, oldest first, starting after an id.
+func (s *Store) BackendsPage(ctx context.Context, kind, after string, limit int) (all []Backend, err error) {
+	return all, s.db.Select(ctx, &all, "SELECT * FROM backends WHERE id > ? AND (? = '' OR type = ?) ORDER BY id LIMIT ?",
+		after, kind, kind, limit)
+}
+
+// NoteDiscovery writes the audit entry of a pass over a backend.
+func (s *Store) NoteDiscovery(ctx context.Context, id string) error {
+	return s.db.Update(ctx, func(tx *db.Tx) error {
+		b, err := backendIn(ctx, tx, id, "")
+		if err != nil {
+			return err
+		}
+		return s.note(ctx, tx, audit.Entry{Action: "backend.discover", Target: id, Message: b.Name})
+	})
 }
 
 // Backend returns a backend.
@@ -133,9 +166,18 @@ func (s *Store) Cordon(ctx context.Context, id string, cordoned bool) (b Backend
 	return b, err
 }
 
-// Clusters lists what all backends have told, oldest first. A backend that was never reached has no cluster.
-func (s *Store) Clusters(ctx context.Context) (all []Cluster, err error) {
-	return all, s.db.Select(ctx, &all, "SELECT * FROM clusters ORDER BY id")
+// Clusters lists what backends have told, oldest first, starting after an id. backend is the id or the name of one;
+// empty: all. A backend that was never reached has no cluster.
+func (s *Store) Clusters(ctx context.Context, backend, after string, limit int) (all []Cluster, err error) {
+	return all, s.db.Select(ctx, &all, `SELECT c.* FROM clusters c JOIN backends b ON b.id = c.backend_id
+		WHERE c.id > ? AND (? = '' OR b.id = ? OR b.name = ?) ORDER BY c.id LIMIT ?`, after, backend, backend, backend, limit)
+}
+
+// ClusterNamed returns the cluster with an id, or of the backend with a name.
+func (s *Store) ClusterNamed(ctx context.Context, name string) (c Cluster, err error) {
+	err = s.db.Get(ctx, &c, `SELECT c.* FROM clusters c JOIN backends b ON b.id = c.backend_id
+		WHERE c.id = ? OR b.name = ?`, name, name)
+	return c, db.NotFound(err, "there is no such cluster")
 }
 
 // Cluster returns a cluster.
@@ -150,13 +192,71 @@ func (s *Store) ClusterOf(ctx context.Context, backend string) (c Cluster, err e
 	return c, db.NotFound(err, "the backend was not reached yet, so nothing is known of it")
 }
 
-// Pools lists the pools of a backend, or of all, by cluster and name. kind selects one kind; empty: all.
-func (s *Store) Pools(ctx context.Context, backend, kind string) (all []Pool, err error) {
-	return all, s.db.Select(ctx, &all, `SELECT p.* FROM pools p JOIN clusters c ON c.id = p.cluster_id
-		WHERE (? = '' OR c.backend_id = ?) AND (? = '' OR p.kind = ?) ORDER BY p.cluster_id, p.name`, backend, backend, kind, kind)
+// PoolFilter selects pools. Empty fields select all.
+type PoolFilter struct {
+	Backend string // its id or name
+	Cluster string
+	Kind    string
 }
 
-// OSDs lists the OSDs of all clusters, by cluster and number.
-func (s *Store) OSDs(ctx context.Context) (all []OSD, err error) {
-	return all, s.db.Select(ctx, &all, "SELECT * FROM osds ORDER BY cluster_id, number")
+// Key orders pools: by cluster, then by name.
+func (p Pool) Key() string { return p.ClusterID + "/" + p.Name }
+
+// PoolsPage lists pools, starting after a key.
+func (s *Store) PoolsPage(ctx context.Context, f PoolFilter, after string, limit int) (all []Pool, err error) {
+	cluster, name, _ := strings.Cut(after, "/")
+	return all, s.db.Select(ctx, &all, `SELECT p.* FROM pools p JOIN clusters c ON c.id = p.cluster_id
+		JOIN backends b ON b.id = c.backend_id WHERE (? = '' OR b.id = ? OR b.name = ?) AND (? = '' OR c.id = ?)
+		AND (? = '' OR p.kind = ?) AND (p.cluster_id > ? OR p.cluster_id = ? AND p.name > ?)
+		ORDER BY p.cluster_id, p.name LIMIT ?`, f.Backend, f.Backend, f.Backend, f.Cluster, f.Cluster, f.Kind, f.Kind,
+		cluster, cluster, name, limit)
+}
+
+// Counts returns how many pools a cluster has, and how many OSDs.
+func (s *Store) Counts(ctx context.Context, cluster string) (pools, osds int, err error) {
+	if err := s.db.Get(ctx, &pools, "SELECT COUNT(*) FROM pools WHERE cluster_id = ? AND NOT missing", cluster); err != nil {
+		return 0, 0, err
+	}
+	return pools, osds, s.db.Get(ctx, &osds, "SELECT COUNT(*) FROM osds WHERE cluster_id = ?", cluster)
+}
+
+// Key orders OSDs: by cluster, then by number.
+func (o OSD) Key() string { return fmt.Sprintf("%s/%d", o.ClusterID, o.Number) }
+
+// OSDsPage lists the OSDs of a cluster, or of all, starting after a key. host selects those of one host; empty: all.
+func (s *Store) OSDsPage(ctx context.Context, cluster, host, after string, limit int) (all []OSD, err error) {
+	last, number := "", int64(-1)
+	if at, text, ok := strings.Cut(after, "/"); ok {
+		last = at
+		if number, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return nil, fault.InvalidField("cursor", "is not one of this list")
+		}
+	}
+	return all, s.db.Select(ctx, &all, `SELECT * FROM osds WHERE (? = '' OR cluster_id = ?) AND (? = '' OR host = ?)
+		AND (cluster_id > ? OR cluster_id = ? AND number > ?) ORDER BY cluster_id, number LIMIT ?`,
+		cluster, cluster, host, host, last, last, number, limit)
+}
+
+// Node is a host of a cluster, with its OSDs together.
+type Node struct {
+	ClusterID string `db:"cluster_id"`
+	Host      string `db:"host"`
+	OSDs      int64  `db:"osds"`
+	Up        int64  `db:"osds_up"`
+	In        int64  `db:"osds_in"`
+	Used      int64  `db:"used_bytes"`
+	Capacity  int64  `db:"capacity_bytes"`
+}
+
+// Key orders hosts: by cluster, then by name.
+func (n Node) Key() string { return n.ClusterID + "/" + n.Host }
+
+// Nodes lists the hosts of a cluster, or of all, starting after a key.
+func (s *Store) Nodes(ctx context.Context, cluster, after string, limit int) (all []Node, err error) {
+	last, host, _ := strings.Cut(after, "/")
+	return all, s.db.Select(ctx, &all, `SELECT cluster_id, host, COUNT(*) AS osds,
+		SUM(CASE WHEN up THEN 1 ELSE 0 END) AS osds_up, SUM(CASE WHEN in_cluster THEN 1 ELSE 0 END) AS osds_in,
+		CAST(SUM(used_bytes) AS BIGINT) AS used_bytes, CAST(SUM(capacity_bytes) AS BIGINT) AS capacity_bytes
+		FROM osds WHERE (? = '' OR cluster_id = ?) AND (cluster_id > ? OR cluster_id = ? AND host > ?)
+		GROUP BY cluster_id, host ORDER BY cluster_id, host LIMIT ?`, cluster, cluster, last, last, host, limit)
 }

@@ -109,10 +109,12 @@ func seeOSDs(ctx context.Context, tx *db.Tx, cluster string, osds []driver.OSD) 
 	return nil
 }
 
-// SeeVolumes stores what a storage system tells about some of its volumes. Those that are not known are taken in.
-func (s *Store) SeeVolumes(ctx context.Context, cluster string, seen []driver.Volume) error {
+// SeeVolumes stores what a storage system tells about some of its volumes. Those that are not known are taken in;
+// fresh is how many these are.
+func (s *Store) SeeVolumes(ctx context.Context, cluster string, seen []driver.Volume) (fresh int64, err error) {
 	now := db.At(s.now())
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.db.Update(ctx, func(tx *db.Tx) error {
+		fresh = 0
 		pools := map[string]string{}
 		var all []Pool
 		if err := tx.Select(ctx, &all, "SELECT * FROM pools WHERE cluster_id = ?", cluster); err != nil {
@@ -126,34 +128,41 @@ func (s *Store) SeeVolumes(ctx context.Context, cluster string, seen []driver.Vo
 			if !ok {
 				continue // the pool is newer than the pass
 			}
-			if err := s.seeVolume(ctx, tx, cluster, pool, &seen[i], now); err != nil {
+			added, err := s.seeVolume(ctx, tx, cluster, pool, &seen[i], now)
+			if err != nil {
 				return err
+			}
+			if added {
+				fresh++
 			}
 		}
 		return nil
 	})
+	return fresh, err
 }
 
-func (s *Store) seeVolume(ctx context.Context, tx *db.Tx, cluster, pool string, seen *driver.Volume, now db.Time) error {
+func (s *Store) seeVolume(
+	ctx context.Context, tx *db.Tx, cluster, pool string, seen *driver.Volume, now db.Time,
+) (added bool, err error) {
 	var v Volume
-	err := tx.Get(ctx, &v, "SELECT * FROM volumes WHERE pool_id = ? AND native = ? AND deleted_at IS NULL"+tx.ForUpdate(),
+	err = tx.Get(ctx, &v, "SELECT * FROM volumes WHERE pool_id = ? AND native = ? AND deleted_at IS NULL"+tx.ForUpdate(),
 		pool, seen.Native)
 	if err == nil {
 		v.State = v.State.Seen(true)
 		if !v.State.AtRest() { // a job changes it, and stores what it leads to
 			_, err = tx.Exec(ctx, "UPDATE volumes SET seen_at = ? WHERE id = ?", now, v.ID)
-			return err
+			return false, err
 		}
 		if v.observe(seen, now); v.Foreign {
 			v.Asked = v.Size
 		}
-		return s.save(ctx, tx, &v)
+		return false, s.save(ctx, tx, &v)
 	}
 	if err := db.NotFound(err, "unknown"); !fault.Is(err, fault.NotFound) {
-		return err
+		return false, err
 	}
 	if !seen.Foreign {
-		return nil // the gateway's own, of which the deletion is under way or the database is older than it
+		return false, nil // the gateway's own, of which the deletion is under way or the database is older than it
 	}
 	v = Volume{
 		ID: NewID(), Name: seen.Native, ClusterID: cluster, PoolID: pool, Native: seen.Native, Kind: seen.Kind,
@@ -161,7 +170,7 @@ func (s *Store) seeVolume(ctx context.Context, tx *db.Tx, cluster, pool string, 
 	}
 	v.belongs(Owner{})
 	v.observe(seen, now)
-	return tx.Insert(ctx, "volumes", &v)
+	return true, tx.Insert(ctx, "volumes", &v)
 }
 
 // EndPass stores that a pass over a storage system, which began at a time, has told all volumes: those that it has not

@@ -25,9 +25,9 @@ const (
 	SharedPolicy  = "shared"  // always of the kind filesystem
 )
 
-// Policies lists all policies by name.
-func (s *Store) Policies(ctx context.Context) (all []Policy, err error) {
-	return all, s.db.Select(ctx, &all, "SELECT * FROM policies ORDER BY name")
+// Policies lists policies by name, starting after one.
+func (s *Store) Policies(ctx context.Context, after string, limit int) (all []Policy, err error) {
+	return all, s.db.Select(ctx, &all, "SELECT * FROM policies WHERE name > ? ORDER BY name LIMIT ?", after, limit)
 }
 
 // Policy returns a policy.
@@ -36,18 +36,23 @@ func (s *Store) Policy(ctx context.Context, name string) (p Policy, err error) {
 	return p, db.NotFound(err, "there is no such policy")
 }
 
-// PutPolicy adds or replaces a policy. Volumes that were made by it stay as they are.
+// PutPolicy adds or replaces a policy, of which BackendID may hold the backend's name. Volumes that were made by it
+// stay as they are.
 func (s *Store) PutPolicy(ctx context.Context, p Policy) (Policy, error) {
 	if p.Name == SharedPolicy && p.Kind != driver.Filesystem {
 		return p, fault.InvalidField("kind", "the policy %s is always of the kind %s", SharedPolicy, driver.Filesystem)
 	}
 	p.CreatedAt = db.At(s.now())
 	err := s.db.Update(ctx, func(tx *db.Tx) error {
-		if _, err := backendIn(ctx, tx, p.BackendID, ""); fault.Is(err, fault.NotFound) {
+		var b Backend
+		err := db.NotFound(tx.Get(ctx, &b, "SELECT * FROM backends WHERE id = ? OR name = ?", p.BackendID, p.BackendID), "none")
+		if fault.Is(err, fault.NotFound) {
 			return fault.InvalidField("backend_id", "there is no such backend")
-		} else if err != nil {
+		}
+		if err != nil {
 			return err
 		}
+		p.BackendID = b.ID
 		if _, err := tx.Exec(ctx, `INSERT INTO policies (name, description, backend_id, pool, kind, created_at)
 			VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET description = excluded.description,
 			backend_id = excluded.backend_id, pool = excluded.pool, kind = excluded.kind`,

@@ -28,24 +28,58 @@ type Snapshot struct {
 	CreatedAt   db.Time            `db:"created_at"`
 	ReadyAt     db.Time            `db:"ready_at"`
 	DeletedAt   db.Time            `db:"deleted_at"`
+
+	Dependents int64 `db:"-"` // volumes that were made of it
+}
+
+// SnapshotFilter selects snapshots. Empty fields select all.
+type SnapshotFilter struct {
+	Tenant, Volume, State string
+	Before                string // only snapshots before this id
 }
 
 var errNoSnapshot = fault.New(fault.NotFound, "there is no such snapshot")
 
-// Snapshots lists snapshots in the caller's scope, oldest first, starting after an id. volume selects those of one
-// volume; empty: all.
-func (s *Store) Snapshots(ctx context.Context, volume, after string, limit int) (all []Snapshot, err error) {
-	scope := caller.From(ctx).Scope().And("deleted_at IS NULL AND id > ?", after)
-	if volume != "" {
-		scope = scope.And("volume_id = ?", volume)
+// Snapshots lists snapshots in the caller's scope, newest first.
+func (s *Store) Snapshots(ctx context.Context, f SnapshotFilter, limit int) (all []Snapshot, err error) {
+	scope := caller.From(ctx).Scope().And("deleted_at IS NULL")
+	for _, c := range []struct{ condition, value string }{
+		{"tenant = ?", f.Tenant}, {"volume_id = ?", f.Volume}, {"state = ?", f.State}, {"id < ?", f.Before},
+	} {
+		if c.value != "" {
+			scope = scope.And(c.condition, c.value)
+		}
 	}
 	condition, args := scope.SQL()
-	return all, s.db.Select(ctx, &all, "SELECT * FROM snapshots WHERE "+condition+" ORDER BY id LIMIT ?", append(args, limit)...)
+	err = s.db.Select(ctx, &all, "SELECT * FROM snapshots WHERE "+condition+" ORDER BY id DESC LIMIT ?",
+		append(args, limit)...)
+	for i := 0; i < len(all) && err == nil; i++ {
+		err = countDependents(ctx, s.db, &all[i])
+	}
+	return all, err
+}
+
+func countDependents(ctx context.Context, q db.Querier, sn *Snapshot) error {
+	return q.Get(ctx, &sn.Dependents, "SELECT COUNT(*) FROM volumes WHERE source_id = ? AND deleted_at IS NULL", sn.ID)
 }
 
 // Snapshot returns a snapshot in the caller's scope.
 func (s *Store) Snapshot(ctx context.Context, id string) (Snapshot, error) {
-	return snapshotIn(ctx, s.db, id, "")
+	sn, err := snapshotIn(ctx, s.db, id, "")
+	if err != nil {
+		return sn, err
+	}
+	return sn, countDependents(ctx, s.db, &sn)
+}
+
+// VolumeOfSnapshot returns the id of the volume of a snapshot in the caller's scope, also of one that was deleted.
+func (s *Store) VolumeOfSnapshot(ctx context.Context, id string) (string, error) {
+	var sn Snapshot
+	err := db.NotFound(s.db.Get(ctx, &sn, "SELECT * FROM snapshots WHERE id = ?", id), "there is no such snapshot")
+	if err == nil && !caller.From(ctx).Sees(sn.Tenant) {
+		err = errNoSnapshot
+	}
+	return sn.VolumeID, err
 }
 
 func snapshotIn(ctx context.Context, q db.Querier, id, lock string) (sn Snapshot, err error) {
@@ -204,8 +238,9 @@ func (s *Store) EndSnapshotDeletion(ctx context.Context, a SnapshotArgs, failed 
 
 // CloneRequest describes a volume to make of a snapshot. What is empty is that of the snapshot's volume.
 type CloneRequest struct {
-	Name string
-	Size int64 // bytes; 0: that of the snapshot
+	Name     string
+	NameFrom string // if Name is empty: the name, with %s for that of the snapshot's volume
+	Size     int64  // bytes; 0: that of the snapshot
 }
 
 // Clone stores a volume that is to be made of a snapshot, and begins the job.
@@ -240,9 +275,13 @@ func (s *Store) Clone(ctx context.Context, snapshot string, req CloneRequest, be
 		if err := s.admit(ctx, tx, "tenant_id", of.Tenant, Use{Volumes: 1, Bytes: size}); err != nil {
 			return err
 		}
+		name := req.Name
+		if name == "" {
+			name = fmt.Sprintf(req.NameFrom, of.Name)
+		}
 		id, now := NewID(), db.At(s.now())
 		v = Volume{
-			ID: id, Tenant: of.Tenant, Name: req.Name, ClusterID: of.ClusterID, PoolID: of.PoolID, Native: driver.VolumeName(id),
+			ID: id, Tenant: of.Tenant, Name: name, ClusterID: of.ClusterID, PoolID: of.PoolID, Native: driver.VolumeName(id),
 			Kind: of.Kind, Policy: of.Policy, State: state.Creating, Health: driver.Unknown, Asked: size, Size: size, Used: -1,
 			SourceID: sn.ID, CreatedAt: now, UpdatedAt: now,
 		}
@@ -259,7 +298,7 @@ func (s *Store) Clone(ctx context.Context, snapshot string, req CloneRequest, be
 		})
 	})
 	if db.IsUnique(err) {
-		err = fault.New(fault.Conflict, "there is a volume named %s already", req.Name)
+		err = fault.New(fault.Conflict, "there is a volume of this name already")
 	}
 	return v, j, err
 }

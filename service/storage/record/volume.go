@@ -90,7 +90,8 @@ func (s *Store) Volumes(ctx context.Context, f VolumeFilter, limit int) (all []V
 	for _, c := range []struct{ condition, value string }{
 		{"state = ?", f.State}, {"tenant = ?", f.Tenant}, {"kind = ?", f.Kind}, {"id < ?", f.Before},
 		{"cluster_id = ?", f.Cluster}, {"owner_product = ?", f.Product}, {"owner_resource = ?", f.Resource},
-		{"cluster_id IN (SELECT id FROM clusters WHERE backend_id = ?)", f.Backend},
+		{`cluster_id IN (SELECT c.id FROM clusters c JOIN backends b ON b.id = c.backend_id WHERE ? IN (b.id, b.name))`,
+			f.Backend},
 	} {
 		if c.value != "" {
 			scope = scope.And(c.condition, c.value)

@@ -1,0 +1,76 @@
+package storage
+
+import (
+	"path/filepath"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
+)
+
+// EnvPrefix precedes the names of the service's environment variables.
+const EnvPrefix = "STORE"
+
+// Config holds the service's settings. The table in the documentation is generated from the tags.
+type Config struct {
+	Listen   string `key:"listen" default:"127.0.0.1:5110" help:"Address to serve HTTP on."`
+	Data     string `key:"data" default:".mainstay/storage" help:"Folder for the database, the secret keys and the volumes of the backend local."`
+	Database string `key:"database" env:"MAINSTAY_DATABASE_URL" secret:"true" help:"PostgreSQL URL. Without one, SQLite in the data folder."`
+
+	Directories []string `key:"directories" help:"Folders of this host that backends of the type nfs keep volumes in, as NAME=PATH. Default: local, the folder volumes in the data folder."`
+
+	AuthRequired bool   `key:"auth-required" default:"false" help:"Require tokens. Without it everybody is the admin anonymous, and the service listens on loopback only."`
+	JWTSecret    string `key:"jwt-secret" secret:"true" help:"Secret that tokens are signed with, at least 32 bytes; replicas must share it. Without one it is derived from the secret key."`
+
+	SecretKey         string `key:"secret-key" secret:"true" help:"Key that protects stored secrets and signs the audit log. Replicas must share it; without one it is made and kept in the data folder."`
+	AcceptedSecretKey string `key:"accepted-secret-key" secret:"true" help:"A second secret key that is accepted while keys are rotated: the one before, or the next one."`
+	ReplaceLostKeys   bool   `key:"replace-lost-keys" default:"false" help:"Start although the secret key is not the one that the database was made with."`
+
+	AuditCheckpoints      string `key:"audit-checkpoints" help:"File for signed checkpoints of the audit log, best on other storage than the database's. Each replica has its own. Default: audit-checkpoints.jsonl in the data folder."`
+	AuditCheckpointURL    string `key:"audit-checkpoint-url" help:"URL that checkpoints of the audit log are sent to, at most one a minute, as Standard Webhooks."`
+	AuditCheckpointSecret string `key:"audit-checkpoint-secret" secret:"true" help:"Secret (whsec_...) that signs what is sent to audit-checkpoint-url."`
+
+	TLSCert       string `key:"tls-cert" help:"Certificate file to serve HTTPS with."`
+	TLSKey        string `key:"tls-key" help:"Key file of the certificate."`
+	TLSSelfSigned bool   `key:"tls-self-signed" default:"false" help:"Serve HTTPS with a certificate made at start."`
+
+	TrustedProxies           []string `key:"trusted-proxies" help:"Addresses and networks of proxies whose Forwarded and X-Forwarded-For headers are believed."`
+	MaxConnectionsPerAddress int      `key:"max-connections-per-address" default:"2048" min:"1" help:"Connections that one address may keep open; trusted proxies may keep more."`
+	MaxInFlight              int      `key:"max-in-flight" default:"1024" min:"1" help:"Requests served at once; more get 503."`
+	AccessLog                string   `key:"access-log" default:"errors" help:"Requests to log: all, errors or off."`
+}
+
+// LocalBackend is the name of the backend that a new installation has: a folder in its data folder.
+const LocalBackend = "local"
+
+// Validate returns an error for invalid settings and for settings that contradict each other.
+func (c *Config) Validate() error {
+	if _, err := c.folders(); err != nil {
+		return err
+	}
+	if _, err := httpserve.ParseLogMode(c.AccessLog); err != nil {
+		return err
+	}
+	if server := c.server(); !c.AuthRequired && !server.Local() {
+		return fault.InvalidField("listen", "%s is not on loopback only, and nobody would be asked for credentials: "+
+			"set auth-required", c.Listen)
+	}
+	server := c.server()
+	return server.Validate()
+}
+
+// folders returns the folders of the backends of type nfs, by the name of their entry.
+func (c *Config) folders() (map[string]string, error) {
+	if len(c.Directories) == 0 {
+		return map[string]string{LocalBackend: filepath.Join(c.Data, "volumes")}, nil
+	}
+	return parseFolders(c.Directories)
+}
+
+func (c *Config) server() httpserve.Config {
+	server := httpserve.Config{
+		Listen: c.Listen, TLSCert: c.TLSCert, TLSKey: c.TLSKey, SelfSigned: c.TLSSelfSigned, MaxInFlight: c.MaxInFlight,
+		TrustedProxies: c.TrustedProxies, MaxConnectionsPerAddress: c.MaxConnectionsPerAddress,
+	}
+	server.Defaults()
+	return server
+}

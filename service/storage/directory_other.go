@@ -1,0 +1,12 @@
+//go:build !linux
+
+package storage
+
+import (
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/storage/driver"
+)
+
+func openDirectory(string) (driver.Driver, error) {
+	return nil, fault.New(fault.Unavailable, "backends of the type nfs need Linux")
+}

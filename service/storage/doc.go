@@ -1,0 +1,26 @@
+// Package storage is the storage gateway: one API over Ceph clusters and other storage systems, with volumes,
+// snapshots and clones, quotas of tenants, and every change as a durable job.
+//
+// The work is done in "rooms", the packages below this one. This package only wires them together: settings
+// (config.go), New, Run, Serve and Close (service.go), and what New opens (open.go).
+//
+//	httpapi/    translates the API contract to calls of rooms; credentials
+//	provision/  makes, expands, clones, snapshots and removes volumes
+//	backend/    connections to the storage systems, and passes over what they have
+//	job/        long work as durable jobs
+//	record/     rows and SQL: tenants, backends, policies, volumes, snapshots, jobs, audit log
+//	driver/     the seam to storage systems, and a driver for each
+//	state/      the states of volumes and snapshots, as plain functions
+//	caller/     who the caller is and what it may see
+//
+// A room imports only rooms below it.
+//
+// # Invariants
+//
+//   - What was acknowledged is in the database, and a change, its job and its audit entry are one transaction.
+//   - What a job leads to is taken from the storage system, not from what was asked for.
+//   - One storage system that does not answer delays only those who ask for it.
+//   - What the gateway did not make is only read.
+//   - Tenants see only their own things; others do not exist for them.
+//   - With PostgreSQL, several replicas may run.
+package storage

@@ -1,0 +1,21 @@
+// Package httpapi translates the contract of the storage gateway (api/storage) to calls of the domain, and
+// nothing else.
+//
+//	api.go        API: the handler, errors
+//	access.go     credentials, roles
+//	accepted.go   requests that begin jobs
+//	backends.go   backends, clusters, pools, OSDs
+//	volumes.go    volumes
+//	snapshots.go  snapshots and clones
+//	policies.go   policies and tenants
+//	jobs.go       jobs
+//	audit.go      the audit log
+//
+// # Invariants
+//
+//   - Who may call what is the table access, and nobodys for what belongs to no tenant.
+//   - The tenant of a request is that of the caller's token, if it has one.
+//   - Callers with a tenant do not see how backends are reached and why not.
+//
+// It imports backend, caller, job, provision and record.
+package httpapi

@@ -1,0 +1,115 @@
+package httpapi
+
+import (
+	"context"
+
+	storageapi "github.com/mainstay-infra/mainstay/api/storage"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/list"
+	"github.com/mainstay-infra/mainstay/kit/text"
+	"github.com/mainstay-infra/mainstay/service/storage/driver"
+	"github.com/mainstay-infra/mainstay/service/storage/record"
+)
+
+func apiVolume(v record.Volume) storageapi.Volume {
+	out := storageapi.Volume{
+		Id: v.ID, TenantId: v.Tenant, ClusterId: v.ClusterID, PoolId: v.PoolID, Name: v.Name,
+		Kind: storageapi.VolumeKind(v.Kind), Policy: v.Policy, BackendNativeId: v.Native, SizeBytes: v.Size,
+		UsedBytes: known(v.Used), SizeEnforced: v.Enforced, State: storageapi.VolumeState(v.State),
+		Health: storageapi.Condition(v.Health), Managed: !v.Foreign, SourceSnapshotId: v.SourceID, LastError: v.LastError,
+		CreatedAt: v.CreatedAt.Time, UpdatedAt: v.UpdatedAt.Time,
+	}
+	if o := v.Owner.V; o != (record.Owner{}) {
+		out.Owner = &storageapi.Owner{
+			Product: o.Product, ResourceType: &o.ResourceType, ResourceId: &o.ResourceID, Role: &o.Role,
+		}
+	}
+	return out
+}
+
+// ListVolumes lists volumes.
+func (a *API) ListVolumes(
+	ctx context.Context, req storageapi.ListVolumesRequestObject,
+) (storageapi.ListVolumesResponseObject, error) {
+	q := req.Params
+	tenant, err := tenantFilter(ctx, q.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := a.clusterOf(ctx, q.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	f := record.VolumeFilter{
+		State: string(value(q.State)), Tenant: tenant, Backend: value(q.Backend), Cluster: cluster, Kind: string(value(q.Kind)),
+		Product: value(q.OwnerProduct), Resource: value(q.OwnerResourceId), Text: value(q.Q),
+	}
+	if err := text.Check("q", f.Text); err != nil {
+		return nil, err
+	}
+	out, link, err := list.Rows(ctx, q.Limit, q.Cursor, 100,
+		func(before string, limit int) ([]record.Volume, error) {
+			f.Before = before
+			return a.store.Volumes(ctx, f, limit)
+		},
+		func(v record.Volume) string { return v.ID }, apiVolume)
+	return storageapi.ListVolumes200JSONResponse{Body: out, Headers: storageapi.ListVolumes200ResponseHeaders{Link: link}}, err
+}
+
+// GetVolume returns one volume.
+func (a *API) GetVolume(
+	ctx context.Context, req storageapi.GetVolumeRequestObject,
+) (storageapi.GetVolumeResponseObject, error) {
+	v, err := a.store.Volume(ctx, req.Id)
+	return storageapi.GetVolume200JSONResponse(apiVolume(v)), err
+}
+
+// CreateVolume begins to make a volume.
+func (a *API) CreateVolume(
+	ctx context.Context, req storageapi.CreateVolumeRequestObject,
+) (storageapi.CreateVolumeResponseObject, error) {
+	b := req.Body
+	tenant, err := tenantOf(ctx, b.TenantId)
+	if err != nil {
+		return nil, err
+	}
+	if k := b.Kubernetes; k != nil && value(k.CreatePvc) {
+		return nil, errNoClaims
+	}
+	spec := record.VolumeRequest{
+		Tenant: tenant, Name: b.Name, Size: b.SizeBytes, Policy: value(b.Policy),
+		Kind: driver.Kind(orElse(b.Kind, storageapi.VolumeKindBlock)),
+	}
+	if o := b.Owner; o != nil {
+		spec.Owner = record.Owner{
+			Product: o.Product, ResourceType: value(o.ResourceType), ResourceID: value(o.ResourceId), Role: value(o.Role),
+		}
+	}
+	j, err := a.once(ctx, req.Params.IdempotencyKey, "CreateVolume", b, func(ctx context.Context) (record.Job, error) {
+		return begun(a.volumes.Create(ctx, spec))
+	})
+	return storageapi.CreateVolume202JSONResponse(acceptedVolume(&j)), err
+}
+
+// errNoClaims is the fault for claims, which no backend of this version has.
+var errNoClaims = fault.InvalidField("kubernetes.create_pvc", "the backend has no claims of Kubernetes").WithCode("UNSUPPORTED")
+
+// ExpandVolume begins to make a volume larger.
+func (a *API) ExpandVolume(
+	ctx context.Context, req storageapi.ExpandVolumeRequestObject,
+) (storageapi.ExpandVolumeResponseObject, error) {
+	j, err := a.once(ctx, req.Params.IdempotencyKey, "ExpandVolume "+req.Id, req.Body,
+		func(ctx context.Context) (record.Job, error) {
+			return begun(a.volumes.Expand(ctx, req.Id, req.Body.NewSizeBytes))
+		})
+	return storageapi.ExpandVolume202JSONResponse(acceptedVolume(&j)), err
+}
+
+// DeleteVolume begins to remove a volume.
+func (a *API) DeleteVolume(
+	ctx context.Context, req storageapi.DeleteVolumeRequestObject,
+) (storageapi.DeleteVolumeResponseObject, error) {
+	j, err := a.once(ctx, req.Params.IdempotencyKey, "DeleteVolume "+req.Id, nil,
+		func(ctx context.Context) (record.Job, error) { return begun(a.volumes.Delete(ctx, req.Id)) })
+	return storageapi.DeleteVolume202JSONResponse(acceptedVolume(&j)), err
+}

@@ -1,0 +1,218 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/auth"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/jobs"
+	"github.com/mainstay-infra/mainstay/kit/keyring"
+	"github.com/mainstay-infra/mainstay/kit/operation"
+	"github.com/mainstay-infra/mainstay/service/storage/backend"
+	"github.com/mainstay-infra/mainstay/service/storage/caller"
+	"github.com/mainstay-infra/mainstay/service/storage/driver"
+	"github.com/mainstay-infra/mainstay/service/storage/httpapi"
+	"github.com/mainstay-infra/mainstay/service/storage/job"
+	"github.com/mainstay-infra/mainstay/service/storage/provision"
+	"github.com/mainstay-infra/mainstay/service/storage/record"
+)
+
+// Migrations returns all migrations of the service, in the order in which to apply them.
+func Migrations() []db.Migration {
+	return []db.Migration{
+		{Owner: "audit", Files: audit.Migrations()},
+		{Owner: "jobs", Files: jobs.Migrations()},
+		{Owner: "operation", Files: operation.Migrations()},
+		{Owner: "keyring", Files: keyring.Migrations()},
+		{Owner: "storage", Files: record.Migrations()},
+	}
+}
+
+// DatabaseFile returns the path of the SQLite database in the data folder.
+func DatabaseFile(folder string) string { return filepath.Join(folder, "storage.db") }
+
+func openDatabase(ctx context.Context, cfg Config) (*db.DB, error) {
+	if err := os.MkdirAll(cfg.Data, 0o711); err != nil { //nolint:gosec // users of volumes pass
+		return nil, err
+	}
+	d, err := db.Open(ctx, db.Config{URL: cfg.Database, Path: DatabaseFile(cfg.Data), Schema: "storage"})
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range Migrations() {
+		if err := d.Migrate(ctx, m.Owner, m.Files); err != nil {
+			return nil, errors.Join(err, d.Close())
+		}
+	}
+	return d, nil
+}
+
+// entryName matches the names of entries in the settings.
+var entryName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$`)
+
+// parseFolders reads the setting directories.
+func parseFolders(entries []string) (map[string]string, error) {
+	folders := map[string]string{}
+	for _, e := range entries {
+		name, path, ok := strings.Cut(e, "=")
+		if !ok || !entryName.MatchString(name) || !filepath.IsAbs(path) {
+			return nil, fault.InvalidField("directories", "%q is not NAME=PATH with an absolute path", e)
+		}
+		if folders[name] != "" {
+			return nil, fault.InvalidField("directories", "there are two entries %s", name)
+		}
+		folders[name] = path
+	}
+	return folders, nil
+}
+
+// connect opens the storage system of a backend.
+func (s *Service) connect(_ context.Context, b record.Backend) (driver.Driver, error) {
+	path, err := s.folderOf(b)
+	if err != nil {
+		return nil, err
+	}
+	return openDirectory(path)
+}
+
+// check returns a fault if the settings have no entry for a backend, or none of its type.
+func (s *Service) check(b record.Backend) error {
+	_, err := s.folderOf(b)
+	return err
+}
+
+func (s *Service) folderOf(b record.Backend) (string, error) {
+	if b.Type != typeNFS {
+		return "", fault.InvalidField("backend_type", "backends of the type %s are not supported yet", b.Type)
+	}
+	path, ok := s.folders[b.ConnectionRef]
+	if !ok {
+		return "", fault.InvalidField("connection_ref", "the setting directories has no entry %s", b.ConnectionRef)
+	}
+	return path, nil
+}
+
+// typeNFS is the type of backends that are folders.
+const typeNFS = "nfs"
+
+// openRooms creates the rooms, dependencies first.
+func (s *Service) openRooms(ctx context.Context, deps Deps) error {
+	secrets, err := s.openKeys(ctx, deps)
+	if err != nil {
+		return err
+	}
+	if s.folders, err = s.cfg.folders(); err != nil {
+		return err
+	}
+	s.store = record.New(s.db, s.audit, s.now)
+	s.jobs = job.New(job.Config{
+		Store: s.store, DB: s.db, Log: s.log, Registry: deps.Registry, Now: s.now, Ending: s.ending,
+	})
+	s.backends = backend.New(backend.Config{
+		Store: s.store, Log: s.log, Now: s.now, Ending: s.ending, Open: s.connect, Check: s.check,
+	})
+	s.volumes = provision.New(provision.Config{
+		Store: s.store, Jobs: s.jobs, Backends: s.backends, Log: s.log, Now: s.now,
+	})
+	if err := s.begin(caller.ByItself(ctx)); err != nil {
+		return err
+	}
+	var tokens *auth.Verifier
+	if s.cfg.AuthRequired {
+		if tokens, err = auth.NewVerifier(s.now, secrets...); err != nil {
+			return fmt.Errorf("jwt-secret: %w", err)
+		}
+	}
+	s.api, err = httpapi.New(httpapi.Config{
+		Log: s.log, Registry: deps.Registry, Tracer: deps.Tracer, Console: deps.Console, Now: s.now,
+		AccessLog: s.cfg.AccessLog, MaxInFlight: s.cfg.MaxInFlight, Ending: s.ending, Version: deps.Version, Tokens: tokens,
+		Ping:  func(ctx context.Context) (string, error) { return s.db.Engine().String(), s.db.Ping(ctx) },
+		Store: s.store, Jobs: s.jobs, Backends: s.backends, Volumes: s.volumes,
+	})
+	return err
+}
+
+// begin makes what a new installation has: the backend local on the folder of that name, and policies for its volumes.
+func (s *Service) begin(ctx context.Context) error {
+	if _, ok := s.folders[LocalBackend]; !ok {
+		return nil
+	}
+	b, made, err := s.store.FirstBackend(ctx, record.Backend{
+		Name: LocalBackend, Type: typeNFS, Mode: record.External, ConnectionRef: LocalBackend,
+	})
+	if err != nil || !made {
+		return err
+	}
+	for _, p := range []record.Policy{
+		{Name: record.DefaultPolicy, Kind: driver.Block, Description: "Block volumes in a folder of this host"},
+		{Name: record.SharedPolicy, Kind: driver.Filesystem, Description: "Volumes for files in a folder of this host"},
+	} {
+		p.BackendID = b.ID
+		if _, err := s.store.PutPolicy(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The purposes of the keys that are derived from the secret key.
+const (
+	purposeAudit  = "storage audit head"
+	purposeTokens = "storage tokens"
+)
+
+// openKeys opens the secret key and the audit log. It returns the secrets that tokens are signed with.
+func (s *Service) openKeys(ctx context.Context, deps Deps) (tokens [][]byte, err error) {
+	if s.keys, err = keyring.SecretKeys(ctx, s.db, keyring.Config{
+		Configured: s.cfg.SecretKey, Accepted: s.cfg.AcceptedSecretKey, Data: s.cfg.Data, Log: s.log,
+		Replace: s.cfg.ReplaceLostKeys,
+		// Databases of this service have had a fingerprint from the beginning.
+		Fits: func(context.Context, []byte) (used, fits bool, err error) { return false, true, nil },
+	}); err != nil {
+		return nil, err
+	}
+	if tokens = [][]byte{[]byte(s.cfg.JWTSecret)}; s.cfg.JWTSecret == "" {
+		current, accepted, err := s.keys.Derive(purposeTokens)
+		if err != nil {
+			return nil, err
+		}
+		tokens = append([][]byte{current}, accepted...)
+	}
+	seed, accepted, err := s.keys.Derive(purposeAudit)
+	if err != nil {
+		return nil, err
+	}
+	checkpoints := s.cfg.AuditCheckpoints
+	if checkpoints == "" {
+		checkpoints = filepath.Join(s.cfg.Data, "audit-checkpoints.jsonl")
+	}
+	s.audit, err = audit.Open(ctx, audit.Config{
+		DB: s.db, Seed: seed, Accepted: accepted, Now: s.now, Log: s.log, Registry: deps.Registry, Checkpoints: checkpoints,
+		Send: audit.Endpoint{URL: s.cfg.AuditCheckpointURL, Secret: s.cfg.AuditCheckpointSecret},
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.cfg.SecretKey, s.cfg.AcceptedSecretKey, s.cfg.JWTSecret, s.cfg.AuditCheckpointSecret = "", "", "", ""
+	return tokens, s.keys.Settle(ctx, s.db, func(tx *db.Tx, rotated bool) (int, error) { return s.renew(ctx, tx, rotated) })
+}
+
+// renew lets the audit log continue with the current secret key after a rotation. Nothing else is sealed with it.
+func (s *Service) renew(ctx context.Context, tx *db.Tx, rotated bool) (unreadable int, err error) {
+	if !rotated {
+		return 0, nil
+	}
+	if err := s.audit.Rotate(ctx, tx); err != nil {
+		return 0, err
+	}
+	e := caller.System.Entry(audit.Entry{Action: "secret-key.rotate", Message: "the secret key was rotated"})
+	return 0, s.audit.Append(ctx, tx, e, nil)
+}

@@ -1,0 +1,170 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/jobs"
+	"github.com/mainstay-infra/mainstay/kit/keyring"
+	"github.com/mainstay-infra/mainstay/kit/routine"
+	"github.com/mainstay-infra/mainstay/service/storage/backend"
+	"github.com/mainstay-infra/mainstay/service/storage/caller"
+	"github.com/mainstay-infra/mainstay/service/storage/httpapi"
+	"github.com/mainstay-infra/mainstay/service/storage/job"
+	"github.com/mainstay-infra/mainstay/service/storage/provision"
+	"github.com/mainstay-infra/mainstay/service/storage/record"
+)
+
+// Deps holds what the service needs besides its settings.
+type Deps struct {
+	Log      *slog.Logger
+	Registry *prometheus.Registry
+	Now      func() time.Time
+	Tracer   trace.TracerProvider // nil: no traces
+	Console  fs.FS                // the built web console; nil: none
+	Version  string
+}
+
+// Service is the storage gateway: its settings, its loops, and the rooms that do the work.
+type Service struct {
+	cfg     Config
+	log     *slog.Logger
+	now     func() time.Time
+	folders map[string]string // of backends of the type nfs, by the name of their entry
+
+	db       *db.DB
+	audit    *audit.Log
+	keys     *keyring.Keys
+	store    *record.Store
+	jobs     *job.Runner
+	backends *backend.Set
+	volumes  *provision.Manager
+	api      *httpapi.API
+
+	ending context.Context // done when the service ends
+	end    context.CancelFunc
+}
+
+// discoverInterval is how often the gateway looks at what all backends have.
+const discoverInterval = time.Minute
+
+// New opens the database and everything else that can fail on start. The caller must call Close if
+// New succeeded.
+func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Data, err = filepath.Abs(cfg.Data); err != nil {
+		return nil, err
+	}
+	s := &Service{cfg: cfg, log: deps.Log, now: deps.Now}
+	s.ending, s.end = context.WithCancel(context.Background())
+	if s.db, err = openDatabase(ctx, cfg); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.db.Close())
+		}
+	}()
+	return s, s.openRooms(ctx, deps)
+}
+
+// Handler returns the handler of all requests.
+func (s *Service) Handler() http.Handler { return s.api.Handler() }
+
+// Close closes what New opened. Run must have returned.
+func (s *Service) Close() error {
+	s.end()
+	return errors.Join(s.backends.Close(), s.db.Close())
+}
+
+// Run does the service's background work until ctx ends.
+func (s *Service) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, s.end)
+	defer stop()
+	var work sync.WaitGroup
+	var jobsErr error
+	work.Go(func() { routine.Keep(ctx, s.log, "jobs", func(ctx context.Context) { jobsErr = s.jobs.Run(ctx) }) })
+	work.Go(func() { routine.Keep(ctx, s.log, "audit", s.audit.Run) })
+	for _, p := range []jobs.Periodic{
+		{Name: "discover backends", Interval: discoverInterval, Run: s.discover},
+		{Name: "end what lost jobs have left", Interval: 15 * time.Second, Run: s.volumes.Sweep},
+		{Name: "forget jobs", Interval: time.Hour, Run: s.jobs.Expire},
+		{Name: "seals", Interval: time.Minute, Run: func(ctx context.Context) error {
+			return s.keys.Renew(ctx, s.db, func(tx *db.Tx, rotated bool) (int, error) { return s.renew(ctx, tx, rotated) })
+		}},
+	} {
+		p.Log, p.Rand, p.Jitter = s.log, rand.Float64, 0.1
+		work.Go(func() { routine.Keep(ctx, s.log, p.Name, func(ctx context.Context) { jobs.Every(ctx, p) }) })
+	}
+	work.Wait()
+	return jobsErr
+}
+
+// discover looks at what all backends have. One that does not answer does not delay the others.
+func (s *Service) discover(ctx context.Context) error {
+	ctx = caller.ByItself(ctx)
+	all, err := s.store.Backends(ctx)
+	if err != nil {
+		return err
+	}
+	var looking sync.WaitGroup
+	for _, b := range all {
+		looking.Go(func() {
+			routine.Keep(ctx, s.log, "discovery of "+b.Name, func(ctx context.Context) {
+				if _, err := s.backends.Discover(ctx, b.ID); err != nil && ctx.Err() == nil {
+					s.log.Warn("a backend was not discovered", "backend", b.Name, "error", err)
+				}
+			})
+		})
+	}
+	looking.Wait()
+	return nil
+}
+
+// StandsOn names what the service stands on, for example "SQLite, 1 backend".
+func (s *Service) StandsOn(ctx context.Context) string {
+	on := s.db.Engine().String()
+	all, err := s.store.Backends(ctx)
+	if err != nil {
+		return on
+	}
+	for _, b := range all {
+		on += ", " + b.Name + " (" + b.Type + ")"
+	}
+	return on
+}
+
+// Serve listens on the configured address and answers requests until ctx ends. It calls ready with
+// the URL once the service can be reached.
+func (s *Service) Serve(ctx context.Context, ready func(url string)) error {
+	server, err := httpserve.Listen(s.cfg.server(), s.Handler(), s.log)
+	if err != nil {
+		return err
+	}
+	s.log.Info("listening on " + server.Listening())
+	background, stop := context.WithCancel(context.Background())
+	defer stop()
+	done := routine.Start(s.log, "storage", func() error { return s.Run(background) })
+	// Requests that wait for jobs are answered, so that the server can drain.
+	stopWaiting := context.AfterFunc(ctx, s.end)
+	defer stopWaiting()
+	ready(server.URL())
+	err = server.Run(ctx)
+	stop()
+	return errors.Join(err, <-done)
+}
