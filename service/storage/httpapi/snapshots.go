@@ -112,7 +112,7 @@ func (a *API) DeleteSnapshot(
 func (a *API) CloneSnapshot(
 	ctx context.Context, req storageapi.CloneSnapshotRequestObject,
 ) (storageapi.CloneSnapshotResponseObject, error) {
-	spec := record.CloneRequest{Name: req.Body.Name, Size: value(req.Body.SizeBytes)}
+	spec := record.CloneRequest{Kind: record.JobClone, Name: req.Body.Name, Size: value(req.Body.SizeBytes)}
 	j, err := a.once(ctx, req.Params.IdempotencyKey, "CloneSnapshot "+req.Id, req.Body,
 		func(ctx context.Context) (record.Job, error) { return begun(a.volumes.Clone(ctx, req.Id, spec)) })
 	return storageapi.CloneSnapshot202JSONResponse(acceptedCopy(&j, storageapi.CopyRefModeClone)), err
@@ -130,7 +130,7 @@ func (a *API) RestoreSnapshot(
 		return nil, fault.InvalidField("in_place", "the backend cannot put snapshots back in place; restore to a new volume").
 			WithCode("UNSUPPORTED")
 	}
-	spec := record.CloneRequest{Name: value(b.Name), Size: value(b.SizeBytes)}
+	spec := record.CloneRequest{Kind: record.JobRestore, Name: value(b.Name), Size: value(b.SizeBytes)}
 	if spec.Name == "" {
 		spec.NameFrom = "restore-%s-" + a.cfg.Now().UTC().Format(timestamp)
 	}

@@ -63,6 +63,7 @@ func New(c Config) *Manager {
 	m := &Manager{store: c.Store, jobs: c.Jobs, backends: c.Backends, log: c.Log, now: c.Now}
 	job.Register(c.Jobs, record.JobCreateVolume, job.Kind[record.VolumeArgs]{Run: m.create, Cancelled: m.createCancelled})
 	job.Register(c.Jobs, record.JobClone, job.Kind[record.VolumeArgs]{Run: m.clone, Cancelled: m.createCancelled})
+	job.Register(c.Jobs, record.JobRestore, job.Kind[record.VolumeArgs]{Run: m.clone, Cancelled: m.createCancelled})
 	job.Register(c.Jobs, record.JobExpandVolume, job.Kind[record.VolumeArgs]{Run: m.expand, Cancelled: m.expandCancelled})
 	job.Register(c.Jobs, record.JobDeleteVolume, job.Kind[record.VolumeArgs]{Run: m.delete, Cancelled: m.deleteCancelled})
 	job.Register(c.Jobs, record.JobSnapshot, job.Kind[record.SnapshotArgs]{Run: m.snapshot, Cancelled: m.snapshotCancelled})

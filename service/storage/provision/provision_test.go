@@ -287,7 +287,7 @@ func TestTheWholeLifeOfAVolume(t *testing.T) {
 			t.Errorf("%+v, %v", sn, err)
 		}
 		g.write(v, "second")
-		clone, j, err := g.volumes.Clone(g.admin, sn.ID, record.CloneRequest{Name: "copy"})
+		clone, j, err := g.volumes.Clone(g.admin, sn.ID, record.CloneRequest{Kind: record.JobClone, Name: "copy"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -475,7 +475,7 @@ func TestTenantsSeeOnlyTheirOwn(t *testing.T) {
 			"tenant":   second(g.store.Tenant(beta, "acme")),
 			"expand":   third(g.volumes.Expand(beta, v.ID, 2*mib)),
 			"delete":   third(g.volumes.Delete(beta, v.ID)),
-			"clone":    third(g.volumes.Clone(beta, sn.ID, record.CloneRequest{Name: "stolen"})),
+			"clone":    third(g.volumes.Clone(beta, sn.ID, record.CloneRequest{Kind: record.JobClone, Name: "stolen"})),
 			"nobody":   second(g.store.Volume(t.Context(), v.ID)),
 		} {
 			if !fault.Is(err, fault.NotFound) {

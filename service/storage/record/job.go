@@ -31,6 +31,7 @@ const (
 	JobSnapshot       = "snapshot.create"
 	JobDeleteSnapshot = "snapshot.delete"
 	JobClone          = "snapshot.clone"
+	JobRestore        = "snapshot.restore" // to a new volume
 )
 
 // Types of what jobs are about.

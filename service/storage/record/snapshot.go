@@ -241,6 +241,7 @@ type CloneRequest struct {
 	Name     string
 	NameFrom string // if Name is empty: the name, with %s for that of the snapshot's volume
 	Size     int64  // bytes; 0: that of the snapshot
+	Kind     string // of the job: JobClone or JobRestore
 }
 
 // Clone stores a volume that is to be made of a snapshot, and begins the job.
@@ -289,12 +290,12 @@ func (s *Store) Clone(ctx context.Context, snapshot string, req CloneRequest, be
 		if err := tx.Insert(ctx, "volumes", &v); err != nil {
 			return err
 		}
-		j = newJob(JobClone, v.Tenant, TypeVolume, v.ID)
+		j = newJob(req.Kind, v.Tenant, TypeVolume, v.ID)
 		if err := begin(ctx, tx, &j, VolumeArgs{ID: v.ID}); err != nil {
 			return err
 		}
 		return s.note(ctx, tx, audit.Entry{
-			Action: JobClone, Target: v.ID, Tenant: v.Tenant, Message: fmt.Sprintf("%s of the snapshot %s", v.Name, sn.Name),
+			Action: req.Kind, Target: v.ID, Tenant: v.Tenant, Message: fmt.Sprintf("%s of the snapshot %s", v.Name, sn.Name),
 		})
 	})
 	if db.IsUnique(err) {

@@ -1,0 +1,183 @@
+package storage_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	storageapi "github.com/mainstay-infra/mainstay/api/storage"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
+	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/service/storage"
+)
+
+// tour uses every operation once with success, the way its users would, and checks that each leaves the audit entry
+// that the contract promises.
+type tour struct {
+	*gateway
+	audited map[string]int
+}
+
+func (tr *tour) ok(id, path string, body any, status int) answer {
+	tr.Helper()
+	for _, op := range tr.contract.Operations() {
+		if op.ID != id {
+			continue
+		}
+		a := tr.call(op.Method, path, tr.admin, body).Want(status)
+		if op.Audit == "" || op.Audit == "none" {
+			return a
+		}
+		n := 0
+		for _, e := range contracttest.As[[]storageapi.AuditEntry](tr.call("GET", "/audit?limit=1000", tr.admin, nil).Want(200)) {
+			if e.Action == op.Audit && e.Result == "ok" {
+				n++
+			}
+		}
+		if n <= tr.audited[op.Audit] {
+			tr.Errorf("%s left no audit entry %q", id, op.Audit)
+		}
+		tr.audited[op.Audit] = n
+		return a
+	}
+	tr.Fatalf("no operation %s", id)
+	return answer{}
+}
+
+func TestEveryOperationIsExercisedRefusesStrangersAndIsAudited(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	takeTour(&tour{g, map[string]int{}})
+	viewer, boss := g.token("vera", "viewer", ""), g.token("bob", "admin", "acme")
+	for _, op := range g.contract.Operations() {
+		path := strings.NewReplacer("{id}", "none", "{name}", "none").Replace(op.Path)
+		g.call(op.Method, path, "", nil).Want(401)
+		g.call(op.Method, path, "no.such.token", nil).Want(401)
+		if op.Access != "viewer" {
+			g.call(op.Method, path, viewer, nil).Want(403)
+		}
+		if op.Access == "admin" && op.ID != "DeleteVolume" && op.ID != "ListAudit" {
+			g.call(op.Method, path, boss, nil).Want(403)
+		}
+	}
+	if missing := g.recorder.Missing("open", "viewer"); len(missing) > 0 {
+		t.Errorf("never seen:\n%s\nseen:\n%s", strings.Join(missing, "\n"), g.recorder.Report())
+	}
+}
+
+func takeTour(tr *tour) {
+	tr.Helper()
+	local := tr.local()
+	tr.ok("ListBackends", "/backends?backend_type=nfs", nil, 200)
+	tr.ok("GetBackend", "/backends/"+local.Id, nil, 200)
+	tr.ok("CreateBackend", "/backends", object{
+		"name": "second", "backend_type": "nfs", "mode": "read_only", "connection_ref": "local",
+	}, 201)
+	tr.ok("DiscoverBackend", "/backends/"+local.Id+"/discover", nil, 200)
+	tr.ok("CordonBackend", "/backends/"+local.Id+"/cordon", nil, 200)
+	tr.ok("UncordonBackend", "/backends/"+local.Id+"/uncordon", nil, 200)
+	clusters := contracttest.As[[]storageapi.Cluster](tr.ok("ListClusters", "/clusters", nil, 200))
+	if len(clusters) != 1 {
+		tr.Fatalf("%+v", clusters)
+	}
+	tr.ok("GetClusterHealth", "/clusters/"+clusters[0].Id+"/health", nil, 200)
+	tr.ok("GetClusterCapabilities", "/clusters/"+clusters[0].Id+"/capabilities", nil, 200)
+	tr.ok("ListNodes", "/nodes?cluster=local", nil, 200)
+	tr.ok("ListOSDs", "/osds?cluster="+clusters[0].Id, nil, 200)
+	if pools := contracttest.As[[]storageapi.Pool](tr.ok("ListPools", "/pools?backend=local&kind=nfs_export", nil, 200)); len(pools) != 1 {
+		tr.Errorf("%+v", pools)
+	}
+	tr.ok("PutTenant", "/tenants/acme", object{"description": "Acme", "quota": object{"volumes": 9}}, 200)
+	tr.ok("PutTenant", "/tenants/empty", object{}, 200)
+	tr.ok("ListTenants", "/tenants", nil, 200)
+	tr.ok("GetTenant", "/tenants/acme", nil, 200)
+	tr.ok("DeleteTenant", "/tenants/empty", nil, 204)
+	tr.ok("PutPolicy", "/policies/fast", object{"backend_id": "local", "kind": "block", "pool": "default"}, 200)
+	tr.ok("ListPolicies", "/policies", nil, 200)
+	tr.ok("GetPolicy", "/policies/shared", nil, 200)
+	tr.ok("DeletePolicy", "/policies/fast", nil, 204)
+
+	volume := tr.done(tr.ok("CreateVolume", "/volumes", object{"name": "data", "size_bytes": 8 * mib, "tenant_id": "acme"}, 202), tr.admin)
+	tr.ok("ListVolumes", "/volumes?q=DATA&tenant=acme&backend=local&kind=block&state=available", nil, 200)
+	tr.ok("GetVolume", "/volumes/"+volume, nil, 200)
+	tr.done(tr.ok("ExpandVolume", "/volumes/"+volume+"/expand", object{"new_size_bytes": 16 * mib}, 202), tr.admin)
+	snapshot := tr.done(tr.ok("CreateSnapshot", "/volumes/"+volume+"/snapshots", object{"name": "one"}, 202), tr.admin)
+	tr.ok("ListVolumeSnapshots", "/volumes/"+volume+"/snapshots", nil, 200)
+	tr.ok("ListSnapshots", "/snapshots", nil, 200)
+	tr.ok("GetSnapshot", "/snapshots/"+snapshot, nil, 200)
+	tr.done(tr.ok("CloneSnapshot", "/snapshots/"+snapshot+"/clone", object{"name": "copy"}, 202), tr.admin)
+	tr.done(tr.ok("RestoreSnapshot", "/snapshots/"+snapshot+"/restore", nil, 202), tr.admin)
+	tr.done(tr.ok("DeleteSnapshot", "/snapshots/"+snapshot+"?force=true", nil, 202), tr.admin)
+	tr.done(tr.ok("DeleteVolume", "/volumes/"+volume, nil, 202), tr.admin)
+
+	all := contracttest.As[[]storageapi.Job](tr.ok("ListJobs", "/jobs?state=succeeded&tenant=acme", nil, 200))
+	if len(all) != 7 {
+		tr.Errorf("%d jobs", len(all))
+	}
+	tr.ok("GetJob", "/jobs/"+all[0].Id, nil, 200)
+	if body := tr.ok("WatchJob", "/jobs/"+all[0].Id+"/watch", nil, 200).Body; !strings.Contains(body, `"succeeded"`) {
+		tr.Errorf("%s", body)
+	}
+	tr.cancelled()
+	tr.ok("ListAudit", "/audit?q=acme", nil, 200)
+	tr.ok("VerifyAudit", "/audit/verify", nil, 200)
+	tr.call("POST", "/audit/acknowledge", tr.admin, object{"through": 1, "note": "nothing"}).Want(400)
+	tr.breakAudit()
+	v := contracttest.As[storageapi.AuditVerification](tr.ok("VerifyAudit", "/audit/verify", nil, 200))
+	tr.ok("AcknowledgeAudit", "/audit/acknowledge", object{"through": v.Breaks[0].Recorded, "note": "tested"}, 204)
+}
+
+// breakAudit changes the audit log behind the service's back.
+func (g *gateway) breakAudit() {
+	g.Helper()
+	g.stop()
+	d, err := db.Open(g.Context(), db.Config{Path: storage.DatabaseFile(g.config.Data), Schema: "storage"})
+	if err != nil {
+		g.Fatal(err)
+	}
+	err = d.Update(g.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(g.Context(), "UPDATE audit_entries SET message = 'changed' WHERE seq = 3")
+		return err
+	})
+	if err := errors.Join(err, d.Close()); err != nil {
+		g.Fatal(err)
+	}
+	g.begin()
+}
+
+// cancelled cancels a job. The ones that follow each other quickly may have ended before that.
+func (tr *tour) cancelled() {
+	tr.Helper()
+	for range 50 {
+		a := tr.call("POST", "/volumes", tr.admin, object{"name": "brief", "size_bytes": mib}).Want(202)
+		j := contracttest.As[storageapi.VolumeAccepted](a)
+		if tr.call("POST", "/jobs/"+j.JobId+"/cancel", tr.admin, nil).Status == http.StatusOK {
+			return
+		}
+		tr.done(tr.call("DELETE", "/volumes/"+j.Resource.VolumeId, tr.admin, nil), tr.admin)
+	}
+	tr.Error("no job was cancelled")
+}
+
+func TestProbesAndTheVersionNeedNoToken(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	for path, want := range map[string]string{
+		"/health": `"ok"`, "/livez": `"ok"`, "/version": `"api":"v1"`, "/readyz": "", "/healthz": "", "/metrics": "audit_broken",
+	} {
+		resp, err := http.Get(g.url + path) //nolint:gosec // the test's own server
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != 200 || !strings.Contains(string(body), want) {
+			t.Errorf("%s: %d %.200s", path, resp.StatusCode, body)
+		}
+	}
+}
