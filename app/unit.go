@@ -14,6 +14,7 @@ import (
 	hypervisordoc "github.com/mainstay-infra/mainstay/service/hypervisor/configfile"
 	"github.com/mainstay-infra/mainstay/service/lb"
 	lbdoc "github.com/mainstay-infra/mainstay/service/lb/configfile"
+	"github.com/mainstay-infra/mainstay/service/storage"
 	"github.com/mainstay-infra/mainstay/service/vm"
 )
 
@@ -73,6 +74,11 @@ func Units() []Unit {
 			Credentials: newVMCredentials, Try: []string{"vms create web --image demo", "vms start web"},
 			prefix: vm.EnvPrefix, settings: func() any { return &vm.Config{} },
 			serve: serveVMCommand, dev: devVM,
+		},
+		{
+			Name: "storage", Title: "the storage gateway",
+			prefix: storage.EnvPrefix, settings: func() any { return &storage.Config{} },
+			serve: serveStorageCommand,
 		},
 		{
 			Name: "agent", Title: "the site agent", API: true,

@@ -14,7 +14,7 @@ fill() { # fill GUIDE MARKER COMMAND: what `mainstay settings COMMAND` prints go
 	cmp -s "$table.new" "$guide" || cp "$table.new" "$guide"
 	rm -f "$table" "$table.new"
 }
-for service in agent edge hypervisor lb vm; do
+for service in agent edge hypervisor lb storage vm; do
 	fill $service settings $service
 done
 fill lb config lb-document

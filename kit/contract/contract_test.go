@@ -179,3 +179,19 @@ func TestPathsWithAServerOfTheirOwnAreNoOperations(t *testing.T) {
 		t.Errorf("%d operations: %v", len(c.Operations()), err)
 	}
 }
+
+func TestPlannedOperationsAreDocumentationOnly(t *testing.T) {
+	t.Parallel()
+	text := strings.Replace(document, "      operationId: GetThing\n      x-access: viewer\n",
+		"      operationId: GetThing\n      tags: [things, planned]\n      x-access: viewer\n", 1)
+	c, err := contract.Load([]byte(text), "/v1", []string{"viewer", "admin"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := c.Operations(); len(all) != 1 || all[0].ID != "PutThing" {
+		t.Errorf("%+v", all)
+	}
+	if _, ok := c.Operation("GET /v1/things/{id}"); ok {
+		t.Error("a planned operation is one")
+	}
+}

@@ -16,7 +16,8 @@ func TestEveryBodyIsReadAsItWasWritten(t *testing.T) {
 		Limit:     "max_sites",
 		RequestID: "r1",
 	}
-	message := problem.Problem{Message: all.Message}
+	message, capitals := problem.Problem{Message: all.Message}, all
+	capitals.Code = "NOT_FOUND"
 	for _, tt := range []struct {
 		body problem.Body
 		text string
@@ -24,6 +25,7 @@ func TestEveryBodyIsReadAsItWasWritten(t *testing.T) {
 	}{
 		{problem.Nested, `{"error":{"code":"not_found","message":"no such site","field":"site_id","limit":"max_sites","request_id":"r1"}}`, all},
 		{problem.Flat, `{"error":"no such site","code":"not_found","field":"site_id","limit":"max_sites","request_id":"r1"}`, all},
+		{problem.Capitals, `{"error":{"code":"NOT_FOUND","message":"no such site","field":"site_id","limit":"max_sites","request_id":"r1"}}`, capitals},
 		{problem.Bare, `{"error":"no such site"}`, message},
 		{problem.Detail, `{"detail":"no such site"}`, message},
 		{problem.Wrapped, `{"success":false,"data":null,"error":"no such site"}`, message},
@@ -45,8 +47,9 @@ func TestWhatIsEmptyIsLeftOut(t *testing.T) {
 	t.Parallel()
 	p := problem.Problem{Code: "invalid", Message: "no"}
 	for body, want := range map[problem.Body]string{
-		problem.Nested: `{"error":{"code":"invalid","message":"no","request_id":""}}`,
-		problem.Flat:   `{"error":"no","code":"invalid","request_id":""}`,
+		problem.Nested:   `{"error":{"code":"invalid","message":"no","request_id":""}}`,
+		problem.Flat:     `{"error":"no","code":"invalid","request_id":""}`,
+		problem.Capitals: `{"error":{"code":"VALIDATION_ERROR","message":"no","request_id":""}}`,
 	} {
 		var text strings.Builder
 		if err := body.Encode(&text, p); err != nil {

@@ -92,8 +92,8 @@ func (s *Set) connection(id string) *connection {
 	return c
 }
 
-// Driver returns the driver of a backend. It fails with a fault of kind Unavailable if the storage system does not answer
-// in time, and of kind Conflict if it is another one than before.
+// Driver returns the driver of a backend. It fails with a fault of kind Unavailable if the storage system does not
+// answer in time, and of kind Conflict if it is another one than before.
 func (s *Set) Driver(ctx context.Context, b record.Backend) (driver.Driver, error) {
 	c := s.connection(b.ID)
 	c.mu.Lock()
@@ -121,7 +121,8 @@ func (s *Set) inspect(ctx context.Context, b record.Backend, d driver.Driver, cl
 	seen, err := d.Inspect(ctx)
 	if err != nil {
 		err = unavailable(&b, err)
-		return errors.Join(err, s.cfg.Store.Unreached(caller.ByItself(context.WithoutCancel(ctx)), b.ID, fault.From(err).Message))
+		own := caller.ByItself(context.WithoutCancel(ctx))
+		return errors.Join(err, s.cfg.Store.Unreached(own, b.ID, fault.From(err).Message))
 	}
 	c, err := s.cfg.Store.SeeCluster(caller.ByItself(ctx), b.ID, d.Capabilities(), seen)
 	if cluster != nil {

@@ -145,7 +145,8 @@ func (a *API) GetClusterHealth(
 	c, err := a.store.Cluster(ctx, req.Id)
 	out := storageapi.ClusterHealth{
 		Status: storageapi.Condition(c.Health), Summary: c.Summary, RawCapacityBytes: c.Raw, UsedCapacityBytes: c.Used,
-		AvailableCapacityBytes: c.Available, Recovering: c.Recovering, DegradedObjects: c.DegradedObjects, SeenAt: c.SeenAt.Time,
+		AvailableCapacityBytes: c.Available, Recovering: c.Recovering, DegradedObjects: c.DegradedObjects,
+		SeenAt: c.SeenAt.Time,
 	}
 	if c.Health == driver.Unknown && !caller.From(ctx).SeesAll() {
 		out.Summary = "the cluster does not answer" // why not is how it is reached
@@ -198,7 +199,9 @@ func (a *API) clusterOf(ctx context.Context, given *string) (string, error) {
 }
 
 // ListOSDs lists the daemons that store data.
-func (a *API) ListOSDs(ctx context.Context, req storageapi.ListOSDsRequestObject) (storageapi.ListOSDsResponseObject, error) {
+func (a *API) ListOSDs(
+	ctx context.Context, req storageapi.ListOSDsRequestObject,
+) (storageapi.ListOSDsResponseObject, error) {
 	cluster, err := a.clusterOf(ctx, req.Params.Cluster)
 	if err != nil {
 		return nil, err

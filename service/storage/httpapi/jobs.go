@@ -53,7 +53,9 @@ func apiJob(j record.Job) storageapi.Job {
 }
 
 // ListJobs lists jobs.
-func (a *API) ListJobs(ctx context.Context, req storageapi.ListJobsRequestObject) (storageapi.ListJobsResponseObject, error) {
+func (a *API) ListJobs(
+	ctx context.Context, req storageapi.ListJobsRequestObject,
+) (storageapi.ListJobsResponseObject, error) {
 	q := req.Params
 	tenant, err := tenantFilter(ctx, q.Tenant)
 	if err != nil {

@@ -69,7 +69,9 @@ func (a *API) ListTenants(
 	out, link, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100,
 		func(after string, limit int) ([]record.Tenant, error) { return a.store.Tenants(ctx, after, limit) },
 		func(t record.Tenant) string { return t.Name }, apiTenant)
-	return storageapi.ListTenants200JSONResponse{Body: out, Headers: storageapi.ListTenants200ResponseHeaders{Link: link}}, err
+	return storageapi.ListTenants200JSONResponse{
+		Body: out, Headers: storageapi.ListTenants200ResponseHeaders{Link: link},
+	}, err
 }
 
 // GetTenant returns one tenant.

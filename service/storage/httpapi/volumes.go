@@ -41,8 +41,8 @@ func (a *API) ListVolumes(
 		return nil, err
 	}
 	f := record.VolumeFilter{
-		State: string(value(q.State)), Tenant: tenant, Backend: value(q.Backend), Cluster: cluster, Kind: string(value(q.Kind)),
-		Product: value(q.OwnerProduct), Resource: value(q.OwnerResourceId), Text: value(q.Q),
+		State: string(value(q.State)), Tenant: tenant, Backend: value(q.Backend), Cluster: cluster,
+		Kind: string(value(q.Kind)), Product: value(q.OwnerProduct), Resource: value(q.OwnerResourceId), Text: value(q.Q),
 	}
 	if err := text.Check("q", f.Text); err != nil {
 		return nil, err
@@ -92,7 +92,8 @@ func (a *API) CreateVolume(
 }
 
 // errNoClaims is the fault for claims, which no backend of this version has.
-var errNoClaims = fault.InvalidField("kubernetes.create_pvc", "the backend has no claims of Kubernetes").WithCode("UNSUPPORTED")
+var errNoClaims = fault.InvalidField("kubernetes.create_pvc", "the backend has no claims of Kubernetes").
+	WithCode("UNSUPPORTED")
 
 // ExpandVolume begins to make a volume larger.
 func (a *API) ExpandVolume(

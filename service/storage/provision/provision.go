@@ -99,7 +99,9 @@ func (m *Manager) DeleteSnapshot(ctx context.Context, id string, force bool) (re
 }
 
 // Clone begins to make a volume of a snapshot.
-func (m *Manager) Clone(ctx context.Context, snapshot string, req record.CloneRequest) (record.Volume, record.Job, error) {
+func (m *Manager) Clone(
+	ctx context.Context, snapshot string, req record.CloneRequest,
+) (record.Volume, record.Job, error) {
 	return m.store.Clone(ctx, snapshot, req, m.jobs.Begin)
 }
 

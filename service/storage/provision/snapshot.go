@@ -34,7 +34,8 @@ func (m *Manager) snapshot(ctx context.Context, a record.SnapshotArgs, progress 
 	name := driver.Name{Pool: of.Pool, Native: sn.Native}
 	var seen driver.Snapshot
 	if err == nil {
-		if _, err = d.CreateSnapshot(ctx, of, sn.Native, func(done float64) { progress(done * record.Verifying) }); err == nil {
+		_, err = d.CreateSnapshot(ctx, of, sn.Native, func(done float64) { progress(done * record.Verifying) })
+		if err == nil {
 			progress(record.Verifying)
 			seen, err = d.Snapshot(ctx, name)
 		}

@@ -166,7 +166,9 @@ func (s *Store) CreateSnapshot(ctx context.Context, volume, name string, begin B
 
 // DeleteSnapshot stores that a snapshot is removed, and begins the job. Unless it is forced, a snapshot of which there
 // are volumes stays.
-func (s *Store) DeleteSnapshot(ctx context.Context, id string, force bool, begin Begin) (sn Snapshot, j Job, err error) {
+func (s *Store) DeleteSnapshot(
+	ctx context.Context, id string, force bool, begin Begin,
+) (sn Snapshot, j Job, err error) {
 	err = s.db.Update(ctx, func(tx *db.Tx) error {
 		if sn, err = snapshotIn(ctx, tx, id, tx.ForUpdate()); err != nil {
 			return err
@@ -245,7 +247,9 @@ type CloneRequest struct {
 }
 
 // Clone stores a volume that is to be made of a snapshot, and begins the job.
-func (s *Store) Clone(ctx context.Context, snapshot string, req CloneRequest, begin Begin) (v Volume, j Job, err error) {
+func (s *Store) Clone(
+	ctx context.Context, snapshot string, req CloneRequest, begin Begin,
+) (v Volume, j Job, err error) {
 	err = s.db.Update(ctx, func(tx *db.Tx) error {
 		sn, err := snapshotIn(ctx, tx, snapshot, tx.ForUpdate())
 		if err != nil {

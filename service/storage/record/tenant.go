@@ -62,7 +62,8 @@ func (s *Store) Tenants(ctx context.Context, after string, limit int) ([]Tenant,
 	}
 	condition, args := scope.And("name > ?", after).SQL()
 	var all []Tenant
-	err := s.db.Select(ctx, &all, "SELECT * FROM tenants WHERE "+condition+" ORDER BY name LIMIT ?", append(args, limit)...)
+	err := s.db.Select(ctx, &all, "SELECT * FROM tenants WHERE "+condition+" ORDER BY name LIMIT ?",
+		append(args, limit)...)
 	for i := 0; i < len(all) && err == nil; i++ {
 		err = s.db.Get(ctx, &all[i].Used, selectUse, all[i].Name, all[i].Name)
 	}

@@ -295,7 +295,8 @@ func (s *Store) ExpandVolume(ctx context.Context, id string, size int64, begin B
 		case size <= v.Size && before != state.GrowthFailed || size < v.Size:
 			return fault.InvalidField("new_size_bytes", "must be larger than the volume, which has %d bytes", v.Size)
 		case !place.Backend.Capabilities.V.Expansion:
-			return fault.InvalidField("new_size_bytes", "the backend %s cannot expand volumes", place.Backend.Name).WithCode("UNSUPPORTED")
+			return fault.InvalidField("new_size_bytes", "the backend %s cannot expand volumes", place.Backend.Name).
+				WithCode("UNSUPPORTED")
 		default:
 			v.State = next
 		}
@@ -369,7 +370,9 @@ func (s *Store) save(ctx context.Context, tx *db.Tx, v *Volume) error {
 }
 
 // EndVolume stores how an action on a volume ended: what the storage system says of it, or why it failed.
-func (s *Store) EndVolume(ctx context.Context, a VolumeArgs, action state.Action, seen *driver.Volume, failed error) error {
+func (s *Store) EndVolume(
+	ctx context.Context, a VolumeArgs, action state.Action, seen *driver.Volume, failed error,
+) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
 		v, err := volumeIn(ctx, tx, a.ID, tx.ForUpdate())
 		if err != nil {

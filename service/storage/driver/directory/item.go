@@ -95,7 +95,8 @@ func describe(folder *os.Root, file string) (about description, err error) {
 	if !info.Mode().IsRegular() || info.Size() > maxDescription {
 		return about, fault.New(fault.Unavailable, "the description of the volume is damaged")
 	}
-	if err := json.NewDecoder(f).Decode(&about); err != nil || about.Kind != driver.Block && about.Kind != driver.Filesystem {
+	err = json.NewDecoder(f).Decode(&about)
+	if err != nil || about.Kind != driver.Block && about.Kind != driver.Filesystem {
 		return about, fault.Wrap(fault.Unavailable, err, "the description of the volume is damaged")
 	}
 	return about, nil

@@ -191,7 +191,8 @@ func listsVolumes(t *testing.T, b Backend) {
 
 func refusesNames(t *testing.T, b Backend) {
 	for _, native := range []string{
-		"", ".", "..", "../x", "x/y", "a@b", "vol-", "vol-\x00", "snap-x", "VOL-" + uuid.NewString(), "vol-" + uuid.NewString() + "/..",
+		"", ".", "..", "../x", "x/y", "a@b", "vol-", "vol-\x00", "snap-x", "VOL-" + uuid.NewString(),
+		"vol-" + uuid.NewString() + "/..",
 	} {
 		name := driver.Name{Pool: b.Pool, Native: native}
 		if _, err := b.volumes(t).CreateVolume(t.Context(), driver.VolumeSpec{Name: name, Kind: b.Kind, Size: mib}); err == nil {
@@ -217,7 +218,8 @@ func snapshotsKeepWhatWas(t *testing.T, b Backend) {
 	native := driver.SnapshotName(uuid.NewString())
 	var last float64
 	s, err := snapshots.CreateSnapshot(t.Context(), v.Name, native, func(p float64) { last = p })
-	if err != nil || s.Source != v.Native || s.Size != v.Size || s.Kind != b.Kind || s.Consistency == "" || last < 0 || last > 1 {
+	if err != nil || s.Source != v.Native || s.Size != v.Size || s.Kind != b.Kind || s.Consistency == "" ||
+		last < 0 || last > 1 {
 		t.Fatalf("%+v, %v, %v", s, last, err)
 	}
 	b.Write(t, v.Name, 0, []byte("after!"))
@@ -298,7 +300,8 @@ func cancelledLeavesNothing(t *testing.T, b Backend) {
 	if _, err := b.snapshots(t).CreateSnapshot(ctx, v.Name, native, quiet); err == nil {
 		t.Error("a snapshot was made")
 	}
-	if _, err := b.snapshots(t).Snapshot(t.Context(), driver.Name{Pool: b.Pool, Native: native}); !fault.Is(err, fault.NotFound) {
+	_, err := b.snapshots(t).Snapshot(t.Context(), driver.Name{Pool: b.Pool, Native: native})
+	if !fault.Is(err, fault.NotFound) {
 		t.Errorf("the snapshot: %v", err)
 	}
 }
