@@ -85,7 +85,7 @@ func (l *Life) hold(ctx context.Context, id, reservation string) (release func()
 	})
 	return func() {
 		cancel()
-		<-done
+		<-done //nolint:errcheck // a panic was logged
 	}
 }
 

@@ -156,8 +156,8 @@ func (r *Repository) fence(ctx context.Context, d *domain, writer ID) (committed
 	return !there.Void, nil
 }
 
-// Sent returns how many bytes of packs were sent to the store so far. Those of a backup that is not committed stay until
-// they are pruned.
+// Sent returns how many bytes of packs were sent to the store so far. Those of a backup that is not committed stay
+// until they are pruned.
 func (w *Writer) Sent() int64 { return w.packs.sent }
 
 // Abort ends a backup without a trace but garbage, which Prune removes. After Commit it does nothing.

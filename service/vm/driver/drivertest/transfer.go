@@ -107,7 +107,8 @@ func (d *Daemon) openTransferOf(r *http.Request, vm *hypervisorapi.VM) (int, any
 	_ = json.NewDecoder(r.Body).Decode(&spec) // CheckRequest has checked it
 	on := d.disk(vm.Id)
 	t := &transfer{Transfer: hypervisorapi.Transfer{
-		Id: uuid.NewString(), VmId: vm.Id, Direction: spec.Direction, SizeBytes: int64(len(on.content)), Consistency: "stopped",
+		Id: uuid.NewString(), VmId: vm.Id, Direction: spec.Direction, SizeBytes: int64(len(on.content)),
+		Consistency: "stopped",
 	}}
 	if spec.Direction == hypervisorapi.TransferDirectionWrite {
 		if vm.State != "stopped" && vm.State != "failed" {
