@@ -190,7 +190,7 @@ func TestRequestsForTemplatesThatMakeNoSenseChangeNothing(t *testing.T) {
 func TestTwoTemplatesOfOneNameBecomeOne(t *testing.T) {
 	t.Parallel()
 	d := start(t, usualDocument).withDemo()
-	spec := object{"name": "warm", "image": "demo", "memory_mib": 96}
+	spec := object{"name": "warm", "image": "demo", "memory_mib": 192}
 	var ended []string
 	for _, a := range []answer{
 		d.call("POST", "/v1/templates", adminToken, spec), d.call("POST", "/v1/templates", adminToken, spec),

@@ -34,7 +34,7 @@ func TestATemplateWhoseDaemonIsKilledIsMadeAfterwardsAndLeavesNothingElse(t *tes
 		name := fmt.Sprint("after-", wait.Milliseconds())
 		kill := d.mortal()
 		op := contracttest.As[hypervisorapi.Operation](
-			d.call("POST", "/v1/templates", adminToken, object{"name": name, "image": "demo", "memory_mib": 96}).Want(202),
+			d.call("POST", "/v1/templates", adminToken, object{"name": name, "image": "demo", "memory_mib": 192}).Want(202),
 		)
 		vm := d.templateVM()
 		time.Sleep(wait) // anywhere between the start of its process and the end of the operation
@@ -52,7 +52,7 @@ func TestATemplateWhoseDaemonIsKilledIsMadeAfterwardsAndLeavesNothingElse(t *tes
 		}
 	}
 	vm := contracttest.As[hypervisorapi.VM](d.call("POST", "/v1/vms", acmeToken, object{
-		"name": "one", "image": "demo", "memory_mib": 96, "start": true, "template": "after-1500",
+		"name": "one", "image": "demo", "memory_mib": 192, "start": true, "template": "after-1500",
 	}).Want(201))
 	d.connected(vm.Id)
 	if vm = d.vm(vm.Id); deref(vm.Template) != "after-1500" {
@@ -91,7 +91,7 @@ func TestATemplateThatIsCancelledLeavesNothing(t *testing.T) {
 	t.Parallel()
 	d := start(t, usualDocument).withDemo()
 	op := contracttest.As[hypervisorapi.Operation](
-		d.call("POST", "/v1/templates", adminToken, object{"name": "warm", "image": "demo", "memory_mib": 96}).Want(202),
+		d.call("POST", "/v1/templates", adminToken, object{"name": "warm", "image": "demo", "memory_mib": 192}).Want(202),
 	)
 	vm := d.templateVM()
 	// Nobody gets into it.
@@ -104,7 +104,7 @@ func TestATemplateThatIsCancelledLeavesNothing(t *testing.T) {
 	}
 	d.hasNoTemplateFiles()
 	// So does one whose VM is deleted.
-	again := d.call("POST", "/v1/templates", adminToken, object{"name": "warm", "image": "demo", "memory_mib": 96})
+	again := d.call("POST", "/v1/templates", adminToken, object{"name": "warm", "image": "demo", "memory_mib": 192})
 	vm = d.templateVM()
 	d.call("DELETE", "/v1/vms/"+vm.Id, adminToken, nil).Want(204)
 	d.failed(again)

@@ -3,6 +3,7 @@ package vm_test
 import (
 	"bytes"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -252,6 +253,63 @@ func TestAnotherTenantsBackupsDoNotExist(t *testing.T) {
 	}
 }
 
+// What a backup has written that the quota ended is there until a prune removes it: repeating such backups must not fill
+// the repository.
+func TestWhatFailedBackupsHaveLeftCountsForTheQuota(t *testing.T) {
+	t.Parallel()
+	const quota = 30 << 20
+	engines(t, func(m *manager) {
+		m.call("PUT", "/api/tenants/acme", m.admin, object{"quota": object{"backup_bytes": quota}}).Want(200)
+		boss := m.user("boss", "admin", "acme")
+		used := func() int64 {
+			return contracttest.As[vmapi.Tenant](m.call("GET", "/api/tenants/acme", boss, nil).Want(200)).Used.BackupBytes
+		}
+		m.made("web", boss)
+		taken := func() (bytes int64) {
+			if err := filepath.WalkDir(filepath.Join(m.config.Data, "backups"), func(_ string, e fs.DirEntry, err error) error {
+				if info, infoErr := e.Info(); err == nil && infoErr == nil && info.Mode().IsRegular() {
+					bytes += info.Size()
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			return bytes
+		}
+		refused := 0
+		for i := range 6 {
+			m.daemon.Write("web", 0, noise(byte(10+i), 40<<20))
+			a := m.call("POST", "/api/backups", boss, object{"vm_name": "web"})
+			if m.eventually("no backup is being made", m.idle); a.Status == 403 {
+				refused++
+			}
+		}
+		for _, b := range contracttest.As[[]vmapi.Backup](m.call("GET", "/api/backups", boss, nil).Want(200)) {
+			if b.Status != "failed" || !strings.Contains(b.Error, "quota backup_bytes of tenant acme") {
+				t.Errorf("%+v", b)
+			}
+		}
+		if used() < quota || refused < 3 || taken() < quota || taken() > quota+48<<20 {
+			t.Errorf("%d bytes used, %d backups refused; the repository has %d bytes", used(), refused, taken())
+		}
+		// A backup that is deleted, and a restart of the service, change nothing.
+		has := used()
+		for _, b := range contracttest.As[[]vmapi.Backup](m.call("GET", "/api/backups", boss, nil).Want(200)) {
+			m.call("DELETE", "/api/backups/"+b.Id, boss, nil).Want(204)
+		}
+		m.again()
+		boss = m.login("boss", "password of boss")
+		if used() != has {
+			t.Errorf("%d bytes used, %d before", used(), has)
+		}
+		m.call("POST", "/api/backups", boss, object{"vm_name": "web"}).Want(403)
+		m.ahead(5 * time.Hour)
+		if err := m.service.Backups().Prune(m.Context()); err != nil || used() != 0 {
+			t.Errorf("%v; %d bytes used", err, used())
+		}
+	})
+}
+
 func TestTheQuotaOfBackupsHoldsForThoseThatRunAtOnceAndAfterDeletions(t *testing.T) {
 	t.Parallel()
 	engines(t, func(m *manager) {
@@ -297,8 +355,9 @@ func TestTheQuotaOfBackupsHoldsForThoseThatRunAtOnceAndAfterDeletions(t *testing
 		if denied != 2 {
 			t.Errorf("%d backups were ended", denied)
 		}
-		// Without backups nothing is needed.
+		// Without backups nothing is needed, once what the others have left is removed, too.
 		m.call("DELETE", "/api/backups/"+second.Id, boss, nil).Want(204)
+		m.ahead(5 * time.Hour)
 		if err := m.service.Backups().Prune(m.Context()); err != nil || used() != 0 {
 			t.Errorf("%v; %d bytes used", err, used())
 		}

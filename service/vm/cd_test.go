@@ -27,6 +27,16 @@ func TestCDsAreImagesThatTheTenantMayUse(t *testing.T) {
 		} {
 			m.call("PUT", "/api/vms/web/cd", user, object{"image": image}).Want(want)
 		}
+		// Another tenant's image that only the daemon knows, as after the loss of the database.
+		m.call("PUT", "/api/tenants/beta", m.admin, object{}).Want(200)
+		m.daemon.PutImage("beta:secret")
+		m.daemon.PutImage("debian:12")
+		m.call("PUT", "/api/vms/web/cd", user, object{"image": "beta:secret"}).Want(400)
+		m.call("POST", "/api/vms", user, object{"name": "stolen", "image": "beta:secret"}).Want(400)
+		m.call("POST", "/api/vms/web/disks", user, object{"name": "stolen", "size": 1, "image": "beta:secret"}).Want(400)
+		m.call("PUT", "/api/vms/web/cd", m.user("ben", "user", "beta"), object{"image": "beta:secret"}).Want(404) // no such VM of beta
+		m.call("PUT", "/api/vms/web/cd", user, object{"image": "debian:12"}).Want(200)
+		m.call("PUT", "/api/vms/web/cd", user, object{"image": "installer"}).Want(200)
 		m.call("PUT", "/api/vms/web/cd", viewer, object{"image": "installer"}).Want(403)
 		m.call("PUT", "/api/vms/web/cd", stranger, object{"image": "installer"}).Want(404)
 		m.call("DELETE", "/api/vms/web/cd", viewer, nil).Want(403)

@@ -9,7 +9,9 @@ import (
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	vmapi "github.com/mainstay-infra/mainstay/api/vm"
 	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
+	"github.com/mainstay-infra/mainstay/service/vm/caller"
 	"github.com/mainstay-infra/mainstay/service/vm/driver/drivertest"
+	"github.com/mainstay-infra/mainstay/service/vm/record"
 )
 
 func TestDisksAreAddedGrownAndRemovedWithinTheQuota(t *testing.T) {
@@ -141,8 +143,7 @@ func TestADiskOfARequestWithoutAnAnswerCountsUntilItIsKnown(t *testing.T) {
 		if used() != before+3 {
 			t.Errorf("%d GiB used, %d before", used(), before)
 		}
-		m.ahead(20 * time.Minute)
-		m.daemon.Change("web", func(*hypervisorapi.VM) {})
+		m.ahead(4 * time.Minute)
 		m.eventually("it does not count any more", func() bool { return used() == before })
 		// A disk that somebody adds at the daemon counts too.
 		m.daemon.Change("web", func(vm *hypervisorapi.VM) {
@@ -150,6 +151,45 @@ func TestADiskOfARequestWithoutAnAnswerCountsUntilItIsKnown(t *testing.T) {
 		})
 		m.eventually("it counts", func() bool { return used() == before+7 })
 	})
+}
+
+// A daemon may take longer than a reservation lasts.
+func TestADiskCountsAsLongAsTheDaemonMakesIt(t *testing.T) {
+	t.Parallel()
+	m := start(t)
+	m.call("PUT", "/api/tenants/acme", m.admin, object{"quota": object{"disk": 8}}).Want(200)
+	user := m.user("user", "user", "acme")
+	m.made("web", user)
+	release := m.daemon.Hold("CreateDisk")
+	defer release()
+	answered := make(chan int, 1)
+	go func() {
+		answered <- m.call("POST", "/api/vms/web/disks", user, object{"name": "data", "size": 3}).Status
+	}()
+	store, own := m.service.Store(), caller.ByItself(m.Context())
+	reserved := func() []record.Reservation {
+		v, err := store.VM(own, m.vm("web", user).Id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v.Reservations.V
+	}
+	m.eventually("room is reserved", func() bool { return len(reserved()) == 1 })
+	kept := reserved()[0]
+	for range 3 { // as whoever waits for the daemon does
+		m.ahead(2 * time.Minute)
+		if err := store.RenewReservation(own, m.vm("web", user).Id, kept.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if now := reserved(); len(now) != 1 || !now[0].Until.After(kept.Until) {
+		t.Errorf("%+v, then %+v", kept, now)
+	}
+	m.call("POST", "/api/vms/web/disks", user, object{"name": "more", "size": 4}).Want(403)
+	release()
+	if status := <-answered; status != 201 || len(reserved()) != 0 || len(m.vm("web", user).Disks) != 1 {
+		t.Errorf("%d; %+v, %+v", status, reserved(), m.vm("web", user).Disks)
+	}
 }
 
 // A disk that has its image's size counts as any other: before the VM is made if the size is known then, and

@@ -87,12 +87,12 @@ func TestOptionsOfAStartAreCheckedAndForAdminsOnly(t *testing.T) {
 		field       string
 	}{
 		{m.admin, "web", object{"network_tap": "tap0"}, "network_tap"},
-		{m.admin, "web", object{"bind_mounts": []object{{"source": "x", "destination": "/x"}}}, "bind_mounts[0].source"},
-		{m.admin, "web", object{"bind_mounts": []object{{"source": "/a/../b", "destination": "/x"}}}, "bind_mounts[0].source"},
-		{m.admin, "web", object{"bind_mounts": []object{{"source": "/a", "destination": "/"}}}, "bind_mounts[0].destination"},
-		{m.admin, "web", object{"bind_mounts": []object{{"source": "/a", "destination": "/x\n"}}}, "bind_mounts[0].destination"},
+		{m.admin, "web", object{"bind_mounts": []object{{"source": "x", "destination": "/x"}}}, "bind_mounts.0.source"},
+		{m.admin, "web", object{"bind_mounts": []object{{"source": "/a/../b", "destination": "/x"}}}, "bind_mounts.0.source"},
+		{m.admin, "web", object{"bind_mounts": []object{{"source": "/a", "destination": "/"}}}, "bind_mounts.0.destination"},
+		{m.admin, "web", object{"bind_mounts": []object{{"source": "/a", "destination": "/x\n"}}}, "bind_mounts.0.destination"},
 		{m.admin, "web", object{"bind_mounts": []object{{"source": "/a", "destination": "/x"}, {"source": "/b", "destination": "/x"}}},
-			"bind_mounts[1].destination"},
+			"bind_mounts.1.destination"},
 		{alice, "own", object{"bind_mounts": []object{{"source": "/a", "destination": "/x"}}}, "bind_mounts"},
 		{m.admin, "web", object{"initrd": "/i"}, "initrd"},
 		{m.admin, "web", object{"extra_args": []string{"a\nb"}}, "extra_args"},
@@ -148,6 +148,35 @@ func TestFoldersOfTheHostAreMountedOnceTheGuestHasBooted(t *testing.T) {
 	events := m.call("GET", "/api/vms/web/events", m.admin, nil).Want(200).Body
 	if !strings.Contains(events, "the VM runs, and /srv/a was not mounted at /a: no such device") {
 		t.Errorf("%s", events)
+	}
+}
+
+// A start may wait for the guest's agent for minutes. Who switches the VM off does not.
+func TestAVMIsSwitchedOffWhileItsStartWaits(t *testing.T) {
+	t.Parallel()
+	m := start(t)
+	m.made("web", m.admin)
+	m.daemon.Guest(func(string, []string) *hypervisorapi.ExecOutcome { return &hypervisorapi.ExecOutcome{} })
+	for _, operation := range []string{"PingAgent", "StartVM"} {
+		release := m.daemon.Hold(operation)
+		began := len(m.daemon.Calls(operation))
+		m.call("POST", "/api/vms/web/start", m.admin, object{"bind_mounts": []object{{"source": "/srv/a", "destination": "/a"}}}).Want(202)
+		m.eventually("the start waits", func() bool { return len(m.daemon.Calls(operation)) > began })
+		job := m.vm("web", m.admin).Job
+		m.call("POST", "/api/vms/web/stop", m.admin, object{"force": true}).Want(200)
+		v := m.vm("web", m.admin)
+		if v.State != "stopped" || v.Job != nil || job == nil {
+			t.Fatalf("%s: %+v", operation, v)
+		}
+		ended := contracttest.As[vmapi.Job](m.call("GET", "/api/jobs/"+job.Id, m.admin, nil).Want(200))
+		if ended.Status != vmapi.JobStatusCancelled {
+			t.Errorf("%+v", ended)
+		}
+		release()
+	}
+	m.call("POST", "/api/vms/web/start", m.admin, nil).Want(202)
+	if v := m.settled("web", m.admin); v.State != "running" || v.LastError != "" {
+		t.Errorf("%+v", v)
 	}
 }
 

@@ -166,7 +166,8 @@ func (k *Keeper) save(
 		return "", err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, bootLimit, fault.New(
-		fault.Timeout, "the guest was not ready within %s; a template takes an image with the guest agent", bootLimit,
+		fault.Timeout, "the guest was not ready within %s; a template takes an image with the guest agent, and more "+
+			"memory if the guest ran out of its %d MiB", bootLimit, r.MemoryMiB,
 	))
 	defer cancel()
 	ready := make(chan struct{})

@@ -64,7 +64,7 @@ func (m *Manager) count(
 			}
 		}
 		if len(all) < page {
-			return m.store.SetBackupNeeds(ctx, needs, at)
+			return errors.Join(m.store.SetBackupNeeds(ctx, needs, at), m.store.ForgetLeavings(ctx))
 		}
 	}
 }

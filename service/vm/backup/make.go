@@ -226,6 +226,11 @@ func (m *Manager) attempt(ctx context.Context, b *record.Backup, progress func(f
 		return err
 	}
 	defer func() { _ = w.Abort() }() // after Commit it does nothing
+	defer func() {
+		if !finished {
+			m.leave(ctx, r.Tenant, w.Sent())
+		}
+	}()
 	ranges := make([]repository.Range, len(disk.Ranges))
 	for i, r := range disk.Ranges {
 		ranges[i] = repository.Range(r)
@@ -248,6 +253,16 @@ func (m *Manager) attempt(ctx context.Context, b *record.Backup, progress func(f
 		checkpoint = ""
 	}
 	return m.completed(ctx, b.ID, done, checkpoint)
+}
+
+// leave counts what a backup that was not finished has left in the repository.
+func (m *Manager) leave(ctx context.Context, tenant string, bytes int64) {
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	if err := m.store.LeaveBackup(after, tenant, bytes); err != nil {
+		m.log.Error("what an unfinished backup has left does not count for the quota", "tenant", tenant, "bytes", bytes,
+			"error", err)
+	}
 }
 
 // denied returns why a backup was ended for its quota, or else the error.

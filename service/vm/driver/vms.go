@@ -249,9 +249,15 @@ func (d *Driver) Start(ctx context.Context, at Place, o StartOptions) (record.Se
 			}
 		}
 	}
-	return d.vm(ctx, at, workTimeout, func(ctx context.Context, c *hypervisorapi.Client) (*http.Response, error) {
+	seen, err := d.vm(ctx, at, workTimeout, func(ctx context.Context, c *hypervisorapi.Client) (*http.Response, error) {
 		return c.StartVM(ctx, at.ID, body)
 	})
+	if fault.Is(err, fault.Invalid) { // in the words of this service's contract
+		f := *fault.From(err)
+		f.Message = strings.Replace(f.Message, "shares.", "bind_mounts.", 1)
+		err = &f
+	}
+	return seen, err
 }
 
 // The limits of MountShares: of the guest's boot, and of each mount.

@@ -165,7 +165,7 @@ func bindMounts(c caller.Caller, all []vmapi.BindMount) (out []driver.Mount, err
 	used := map[string]bool{}
 	for i, b := range all {
 		at := func(field, format string, args ...any) error {
-			return fault.InvalidField(fmt.Sprintf("bind_mounts[%d].%s", i, field), format, args...)
+			return fault.InvalidField(fmt.Sprintf("bind_mounts.%d.%s", i, field), format, args...)
 		}
 		switch {
 		case !c.SeesAll():

@@ -3,7 +3,9 @@ package life
 import (
 	"context"
 
+	"github.com/mainstay-infra/mainstay/kit/backoff"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/vm/driver"
 	"github.com/mainstay-infra/mainstay/service/vm/record"
 )
@@ -43,7 +45,9 @@ func (l *Life) withDisk(
 	if err != nil {
 		return record.Disk{}, err
 	}
+	release := l.hold(ctx, r.ID, reservation)
 	d, err := do(driver.PlaceOf(&r))
+	release()
 	after := context.WithoutCancel(ctx)
 	switch {
 	case refused(err):
@@ -63,6 +67,26 @@ func (l *Life) withDisk(
 		return d, nil
 	}
 	return d, l.store.SettleDisk(after, r.ID, reservation, &seen, message)
+}
+
+// hold renews a reservation until release is called. It then lasts a little longer.
+func (l *Life) hold(ctx context.Context, id, reservation string) (release func()) {
+	if reservation == "" {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := routine.Start(l.log, "reservation of a disk", func() error {
+		for backoff.Sleep(ctx, record.ReservationLease/3) {
+			if err := l.store.RenewReservation(ctx, id, reservation); err != nil && ctx.Err() == nil {
+				l.log.Warn("the quota may be exceeded: room for a disk was not kept", "vm", id, "error", err)
+			}
+		}
+		return nil
+	})
+	return func() {
+		cancel()
+		<-done //nolint:errcheck // a panic was logged
+	}
 }
 
 // refused reports whether the daemon certainly did not do what it was asked for.

@@ -30,8 +30,24 @@ func (l *Life) settled(ctx context.Context, id string) (record.VM, error) {
 	return r, r.Busy()
 }
 
-// Stop asks the guest to shut down, and returns when the VM has stopped.
+// giveUpStart cancels the job that starts a VM, if there is one: it may wait for the guest's agent.
+func (l *Life) giveUpStart(ctx context.Context, id string) error {
+	r, err := l.store.VM(ctx, id)
+	if err != nil || r.Job == nil || r.Job.Kind != record.JobStart {
+		return err
+	}
+	_, err = l.jobs.Cancel(ctx, r.Job.ID)
+	return err
+}
+
+// Stop asks the guest to shut down, and returns when the VM has stopped. With force, it switches the VM off at once,
+// also while it starts.
 func (l *Life) Stop(ctx context.Context, id string, grace time.Duration, force bool) error {
+	if force {
+		if err := l.giveUpStart(ctx, id); err != nil {
+			return err
+		}
+	}
 	r, err := l.settled(ctx, id)
 	if err != nil {
 		return err

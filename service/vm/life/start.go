@@ -153,10 +153,12 @@ func (l *Life) failed(ctx context.Context, r *record.VM, state record.State, cau
 	if job.BrokenOff(ctx) {
 		return cause
 	}
+	reason := fault.From(cause).Message
+	if ctx.Err() != nil {
+		reason = "the job was cancelled"
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readLimit)
 	defer cancel()
-	f := fault.From(cause)
-	reason := f.Message
 	if state == "" {
 		state = record.Failed
 		if now, err := l.driver.Get(ctx, driver.PlaceOf(r)); err == nil {

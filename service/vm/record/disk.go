@@ -26,7 +26,8 @@ type Disk struct {
 }
 
 // Reservation is room for a disk that the daemon was asked for. It counts for the quota until the VM has
-// the disk, until the daemon has refused, or until Until if neither becomes known.
+// the disk, until the daemon has refused, or until Until if neither becomes known. Whoever waits for the
+// daemon renews it.
 type Reservation struct {
 	ID    string    `json:"id"`
 	Disk  string    `json:"disk"`
@@ -35,8 +36,9 @@ type Reservation struct {
 	Until time.Time `json:"until"`
 }
 
-// reservationLimit is longer than the daemon's longest request, and a reconciliation after it.
-const reservationLimit = 15 * time.Minute
+// ReservationLease is how long a reservation lasts that nobody renews. What the daemon has begun when the
+// connection to it, or this service, was lost has ended by then, and a comparison has seen it.
+const ReservationLease = 3 * time.Minute
 
 // dataSize returns the GiB of the VM's disks beside its system disk, without reservations.
 func (r *VM) dataSize() (size int) { return sizeOf(r.Disks.V) }
@@ -125,7 +127,7 @@ func (s *Store) reserve(
 				return err
 			}
 			reservation = NewID()
-			kept := Reservation{reservation, disk, size, more, s.now().Add(reservationLimit)}
+			kept := Reservation{reservation, disk, size, more, s.now().Add(ReservationLease)}
 			r.Reservations.V = append(r.Reservations.V, kept)
 		}
 		e.Target, e.Tenant, e.Message = r.ID, r.Tenant, e.Message+" of "+r.Name
@@ -136,6 +138,20 @@ func (s *Store) reserve(
 		return s.save(ctx, tx, &r)
 	})
 	return out, reservation, err
+}
+
+// RenewReservation makes a reservation last for another ReservationLease, if there still is one.
+func (s *Store) RenewReservation(ctx context.Context, id, reservation string) error {
+	return s.observe(ctx, id, func(r *VM) (string, bool) {
+		kept := slices.Clone(r.Reservations.V)
+		i := slices.IndexFunc(kept, func(v Reservation) bool { return v.ID == reservation })
+		if i < 0 {
+			return "", false
+		}
+		kept[i].Until = s.now().Add(ReservationLease)
+		r.Reservations.V = kept
+		return "", true
+	})
 }
 
 // SettleDisk stores what the daemon tells about a VM after a request about a disk, and ends the

@@ -225,7 +225,26 @@ func (s *Store) ResolveImage(ctx context.Context, tenant, name string) (string, 
 	case hidden:
 		return "", fault.InvalidField("image", "there is no image %q", name)
 	}
+	if len(found) == 0 {
+		return name, s.checkForeignImage(ctx, tenant, name)
+	}
 	return name, nil
+}
+
+// checkForeignImage fails if a name at the daemon is that of another tenant's image that this service does not
+// know, for example because its database was lost.
+func (s *Store) checkForeignImage(ctx context.Context, tenant, name string) error {
+	of, _, qualified := strings.Cut(name, ":")
+	if !qualified || of == tenant || caller.From(ctx).SeesAll() {
+		return nil
+	}
+	var exists bool
+	err := s.db.Get(ctx, &exists, `SELECT EXISTS (SELECT 1 FROM tenants WHERE name = ?)
+		OR EXISTS (SELECT 1 FROM retired_tenants WHERE name = ?)`, of, of)
+	if err == nil && exists {
+		err = fault.InvalidField("image", "there is no image %q", name)
+	}
+	return err
 }
 
 // CheckImage fails if the image that a VM is to be made of is another tenant's, unless whoever made the VM sees

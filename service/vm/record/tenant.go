@@ -37,7 +37,7 @@ type Use struct {
 	Snapshots int64 `db:"snapshots"`
 	// BackupBytes is what the backups of the tenant need in the repository, also those of deleted VMs: as the last
 	// prune has counted it, and what backups have added since. One that is deleted counts until the next prune:
-	// others may need what it has brought.
+	// others may need what it has brought. What unfinished ones have left counts until it is removed.
 	BackupBytes int64 `db:"backup_bytes"`
 }
 
@@ -69,7 +69,14 @@ const selectUse = `SELECT COUNT(*) AS vms, COALESCE(SUM(cpus), 0) AS cpus, COALE
 	COALESCE(SUM(disk + data_disk), 0) AS disk, (SELECT COUNT(*) FROM snapshots s JOIN vms v ON v.id = s.vm_id
 	WHERE v.tenant = ? AND v.deleted_at IS NULL) AS snapshots, (SELECT COALESCE(MAX(t.backup_needs), 0) FROM tenants t
 	WHERE t.name = ?) + (SELECT COALESCE(SUM(size_bytes), 0) FROM backups b JOIN tenants t ON t.name = b.tenant
-	WHERE b.tenant = ? AND (t.backup_needs_at IS NULL OR b.finished_at > t.backup_needs_at)) AS backup_bytes FROM vms WHERE tenant = ? AND deleted_at IS NULL`
+	WHERE b.tenant = ? AND (t.backup_needs_at IS NULL OR b.finished_at > t.backup_needs_at)) + (SELECT
+	COALESCE(SUM(bytes), 0) FROM backup_leavings WHERE tenant = ? AND until > ?) AS backup_bytes
+	FROM vms WHERE tenant = ? AND deleted_at IS NULL`
+
+// readUse reads what a tenant has.
+func (s *Store) readUse(ctx context.Context, q db.Querier, t *Tenant) error {
+	return q.Get(ctx, &t.Used, selectUse, t.Name, t.Name, t.Name, t.Name, db.At(s.now()), t.Name)
+}
 
 // Tenants lists the tenants in the caller's scope by name, starting after a name.
 func (s *Store) Tenants(ctx context.Context, after string, limit int) ([]Tenant, error) {
@@ -83,17 +90,17 @@ func (s *Store) Tenants(ctx context.Context, after string, limit int) ([]Tenant,
 	err := s.db.Select(ctx, &all, "SELECT * FROM tenants WHERE "+condition+" ORDER BY name LIMIT ?",
 		append(args, limit)...)
 	for i := 0; i < len(all) && err == nil; i++ {
-		err = s.db.Get(ctx, &all[i].Used, selectUse, all[i].Name, all[i].Name, all[i].Name, all[i].Name)
+		err = s.readUse(ctx, s.db, &all[i])
 	}
 	return all, err
 }
 
 // Tenant returns a tenant in the caller's scope.
 func (s *Store) Tenant(ctx context.Context, name string) (Tenant, error) {
-	return tenantIn(ctx, s.db, name, "")
+	return s.tenantIn(ctx, s.db, name, "")
 }
 
-func tenantIn(ctx context.Context, q db.Querier, name, lock string) (t Tenant, err error) {
+func (s *Store) tenantIn(ctx context.Context, q db.Querier, name, lock string) (t Tenant, err error) {
 	if c := caller.From(ctx); c.SeesAll() || c.Tenant == name && c.Tenant != "" {
 		err = q.Get(ctx, &t, "SELECT * FROM tenants WHERE name = ?"+lock, name)
 	} else {
@@ -102,7 +109,31 @@ func tenantIn(ctx context.Context, q db.Querier, name, lock string) (t Tenant, e
 	if err := db.NotFound(err, "there is no such tenant"); err != nil {
 		return t, err
 	}
-	return t, q.Get(ctx, &t.Used, selectUse, name, name, name, name)
+	return t, s.readUse(ctx, q, &t)
+}
+
+// leavingsLife is how long what an unfinished backup has left counts: two hourly prunes, with their grace period
+// between them, have removed it by then.
+const leavingsLife = 4 * time.Hour
+
+// LeaveBackup stores that an unfinished backup of a tenant has left bytes in the repository.
+func (s *Store) LeaveBackup(ctx context.Context, tenant string, bytes int64) error {
+	if tenant == "" || bytes <= 0 {
+		return nil
+	}
+	return s.db.Update(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, "INSERT INTO backup_leavings (id, tenant, bytes, until) VALUES (?, ?, ?, ?)",
+			NewID(), tenant, bytes, db.At(s.now().Add(leavingsLife)))
+		return err
+	})
+}
+
+// ForgetLeavings forgets what unfinished backups have left and prunes have removed.
+func (s *Store) ForgetLeavings(ctx context.Context) error {
+	return s.db.Update(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, "DELETE FROM backup_leavings WHERE until <= ?", db.At(s.now()))
+		return err
+	})
 }
 
 // SetBackupNeeds stores what the backups of tenants need in the repository, as it was counted at a time.
@@ -124,7 +155,7 @@ func (s *Store) BackupBytesLeft(ctx context.Context, tenant string) (*int64, err
 	if tenant == "" {
 		return nil, nil
 	}
-	t, err := tenantIn(caller.ByItself(ctx), s.db, tenant, "")
+	t, err := s.tenantIn(caller.ByItself(ctx), s.db, tenant, "")
 	if err != nil || t.MaxBackups == nil {
 		return nil, err
 	}
@@ -176,7 +207,7 @@ func (s *Store) PutTenant(ctx context.Context, t Tenant, revive bool) (out Tenan
 		if err := s.note(ctx, tx, audit.Entry{Action: "tenant.put", Target: t.Name, Tenant: t.Name}); err != nil {
 			return err
 		}
-		out, err = tenantIn(ctx, tx, t.Name, "")
+		out, err = s.tenantIn(ctx, tx, t.Name, "")
 		return err
 	})
 	return out, err
@@ -186,7 +217,7 @@ func (s *Store) PutTenant(ctx context.Context, t Tenant, revive bool) (out Tenan
 // in the transaction, and fails if the tenant has users.
 func (s *Store) DeleteTenant(ctx context.Context, name string, users func(tx *db.Tx) error) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
-		t, err := tenantIn(ctx, tx, name, tx.ForUpdate())
+		t, err := s.tenantIn(ctx, tx, name, tx.ForUpdate())
 		if err != nil {
 			return err
 		}
@@ -243,7 +274,7 @@ func (s *Store) admit(ctx context.Context, tx *db.Tx, tenant string, more Use) e
 		ON CONFLICT DO NOTHING`, tenant, db.At(s.now())); err != nil {
 		return err
 	}
-	t, err := tenantIn(caller.ByItself(ctx), tx, tenant, tx.ForUpdate())
+	t, err := s.tenantIn(caller.ByItself(ctx), tx, tenant, tx.ForUpdate())
 	if err != nil {
 		return err
 	}

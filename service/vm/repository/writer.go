@@ -156,6 +156,10 @@ func (r *Repository) fence(ctx context.Context, d *domain, writer ID) (committed
 	return !there.Void, nil
 }
 
+// Sent returns how many bytes of packs were sent to the store so far. Those of a backup that is not committed stay
+// until they are pruned.
+func (w *Writer) Sent() int64 { return w.packs.sent }
+
 // Abort ends a backup without a trace but garbage, which Prune removes. After Commit it does nothing.
 func (w *Writer) Abort() error {
 	if w.ended {
@@ -192,6 +196,7 @@ type packWriter struct {
 	number  uint32 // of the current pack in the catalog
 	running []upload
 	done    []indexedPack
+	sent    int64 // bytes of packs, also of those that are running
 }
 
 type upload struct {
@@ -239,6 +244,7 @@ func (p *packWriter) flush(ctx context.Context) error {
 	pack := p.current
 	p.current = nil
 	content := pack.finish(p.d)
+	p.sent += int64(len(content))
 	p.running = append(p.running, upload{
 		indexedPack{pack.id, uint32(len(content)), pack.entries},
 		routine.Start(p.r.options.Log, "backup upload", func() error {

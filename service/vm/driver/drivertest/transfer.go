@@ -49,7 +49,7 @@ func (d *Daemon) disk(vm string) *disk {
 	return d.disks[vm]
 }
 
-// Write writes to the disk of a VM, as its guest does.
+// Write writes to the disk of a VM, as its guest does. A disk that is too small for that grows.
 func (d *Daemon) Write(name string, offset int64, data []byte) {
 	d.t.Helper()
 	d.mu.Lock()
@@ -59,6 +59,9 @@ func (d *Daemon) Write(name string, offset int64, data []byte) {
 			continue
 		}
 		on := d.disk(vm.Id)
+		if end := offset + int64(len(data)); end > int64(len(on.content)) {
+			on.content = append(on.content, make([]byte, end-int64(len(on.content)))...)
+		}
 		copy(on.content[offset:], data)
 		for at := offset / clusterSize; at*clusterSize < offset+int64(len(data)); at++ {
 			on.changes = append(on.changes, at)
@@ -104,7 +107,8 @@ func (d *Daemon) openTransferOf(r *http.Request, vm *hypervisorapi.VM) (int, any
 	_ = json.NewDecoder(r.Body).Decode(&spec) // CheckRequest has checked it
 	on := d.disk(vm.Id)
 	t := &transfer{Transfer: hypervisorapi.Transfer{
-		Id: uuid.NewString(), VmId: vm.Id, Direction: spec.Direction, SizeBytes: diskSize, Consistency: "stopped",
+		Id: uuid.NewString(), VmId: vm.Id, Direction: spec.Direction, SizeBytes: int64(len(on.content)),
+		Consistency: "stopped",
 	}}
 	if spec.Direction == hypervisorapi.TransferDirectionWrite {
 		if vm.State != "stopped" && vm.State != "failed" {
@@ -150,7 +154,7 @@ func (d *Daemon) readFrom(on *disk, t *transfer, spec hypervisorapi.TransferSpec
 	}
 	t.ranges = []hypervisorapi.Range{}
 	zeros := make([]byte, clusterSize)
-	for at := int64(0); at < diskSize/clusterSize; at++ {
+	for at := int64(0); at < int64(len(t.content))/clusterSize; at++ {
 		part := t.content[at*clusterSize:][:clusterSize]
 		if t.Changed && dirty[at] || !t.Changed && !bytes.Equal(part, zeros) {
 			t.ranges = append(t.ranges, hypervisorapi.Range{Offset: at * clusterSize, Length: clusterSize})
