@@ -22,7 +22,7 @@ var version = "dev"
 
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == "version" {
-		fmt.Println(version)
+		fmt.Fprintln(os.Stdout, version)
 		return
 	}
 	if err := cephd.Run(os.Stdin, os.Stdout); err != nil {

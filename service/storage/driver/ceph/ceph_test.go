@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -124,6 +125,16 @@ func (s *site) rbd(t *testing.T, args ...string) string {
 	return string(out)
 }
 
+// ceph runs the command ceph.
+func (s *site) ceph(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.Command("ceph", append([]string{"-c", s.Conf}, args...)...).CombinedOutput()
+	if err != nil {
+		t.Errorf("ceph %v: %v: %s", args, err, out)
+	}
+	return string(out)
+}
+
 func (s *site) name() driver.Name {
 	return driver.Name{Pool: s.Pool, Native: driver.VolumeName(uuid.NewString())}
 }
@@ -182,6 +193,8 @@ func TestTheDriverOnARealCluster(t *testing.T) {
 		{"deleted snapshots stay for their clones", keptForClones},
 		{"what is half made is made again", halfMade},
 		{"broken off deletions are finished", brokenOff},
+		{"a full pool", fullPool},
+		{"helpers are killed at random moments", killedAtRandom},
 		{"files instead of a key", byFiles},
 		{"a wrong key", wrongKey},
 		{"another cluster", anotherCluster},
@@ -329,7 +342,8 @@ func keptForSnapshots(t *testing.T, s *site) {
 	}); err != nil {
 		t.Error(err)
 	}
-	if _, err := d.CreateSnapshot(t.Context(), n, driver.SnapshotName(uuid.NewString()), quiet); !fault.Is(err, fault.NotFound) {
+	_, err := d.CreateSnapshot(t.Context(), n, driver.SnapshotName(uuid.NewString()), quiet)
+	if !fault.Is(err, fault.NotFound) {
 		t.Errorf("a snapshot of what is deleted: %v", err)
 	}
 	if _, err := d.CreateVolume(
@@ -420,6 +434,47 @@ func brokenOff(t *testing.T, s *site) {
 	s.gone(t, n)
 }
 
+func fullPool(t *testing.T, s *site) {
+	d := s.open(t)
+	one, two := s.volume(t, d), s.volume(t, d)
+	s.write(t, one, 0, []byte("content"))
+	sn := s.snapshot(t, d, two)
+	s.ceph(t, "osd", "pool", "set-quota", s.Pool, "max_objects", "1")
+	s.await(t, driver.Critical)
+	begun := time.Now()
+	if _, err := d.CreateVolume(
+		t.Context(), driver.VolumeSpec{Name: s.name(), Kind: driver.Block, Size: mib},
+	); !fault.Is(err, fault.StorageFailed) || time.Since(begun) > within {
+		t.Errorf("after %s: %v", time.Since(begun), err)
+	}
+	if err := errors.Join(
+		d.DeleteVolume(t.Context(), one), d.DeleteVolume(t.Context(), two), d.DeleteSnapshot(t.Context(), sn),
+	); err != nil {
+		t.Error(err)
+	}
+	s.gone(t, one)
+	s.gone(t, two)
+	s.ceph(t, "osd", "pool", "set-quota", s.Pool, "max_objects", "0")
+	s.await(t, driver.Healthy)
+}
+
+// await waits until the pool is in a condition.
+func (s *site) await(t *testing.T, health driver.Health) {
+	t.Helper()
+	d := s.open(t)
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		c, err := d.Inspect(t.Context())
+		if err == nil && slices.ContainsFunc(c.Pools, func(p driver.Pool) bool {
+			return p.Name == s.Pool && p.Health == health
+		}) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the pool is not %s: %+v, %v", health, c.Pools, err)
+		}
+	}
+}
+
 func byFiles(t *testing.T, s *site) {
 	d := opened(t, ceph.Config{
 		Connection: wire.Connection{ConfFile: s.Conf, User: "admin"}, FSID: s.FSID, Program: s.program, Log: slogOf(t),
@@ -463,6 +518,99 @@ func anotherCluster(t *testing.T, s *site) {
 	); !fault.Is(err, fault.Conflict) {
 		t.Errorf("%v", err)
 	}
+}
+
+// killedAtRandom makes and deletes volumes while their helpers are killed. Each step is repeated until it
+// succeeds, as jobs do. Nothing is lost, and nothing is left.
+func killedAtRandom(t *testing.T, s *site) {
+	before := s.objects(t)
+	d := s.open(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	killer := make(chan int)
+	go func() {
+		killed := 0
+		defer func() { killer <- killed }()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(time.Duration(rand.IntN(250)) * time.Millisecond):
+			}
+			for _, pid := range s.helpers(t) {
+				if syscall.Kill(pid, syscall.SIGKILL) == nil {
+					killed++
+				}
+			}
+		}
+	}()
+	tries := 0
+	finish := func(what string, do func() error) {
+		t.Helper()
+		for deadline := time.Now().Add(45 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			tries++
+			err := do()
+			if err == nil {
+				return
+			}
+			if time.Now().After(deadline) {
+				cancel()
+				<-killer
+				t.Fatalf("%s: %v", what, err)
+			}
+		}
+	}
+	for range 8 {
+		n, native, child := s.name(), driver.SnapshotName(uuid.NewString()), s.name()
+		of := driver.Name{Pool: s.Pool, Native: native}
+		finish("create", func() error {
+			v, err := d.CreateVolume(ctx, driver.VolumeSpec{Name: n, Kind: driver.Block, Size: 8 * mib})
+			if err == nil && v.Size != 8*mib {
+				t.Errorf("%+v", v)
+			}
+			return err
+		})
+		s.write(t, n, 0, []byte("content"))
+		finish("snapshot", func() error { _, err := d.CreateSnapshot(ctx, n, native, quiet); return err })
+		finish("clone", func() error {
+			v, err := d.CloneSnapshot(ctx, of, driver.VolumeSpec{Name: child, Size: 16 * mib}, quiet)
+			if err == nil && v.Size != 16*mib {
+				t.Errorf("%+v", v)
+			}
+			return err
+		})
+		finish("expand", func() error { _, err := d.ExpandVolume(ctx, child, 32*mib); return err })
+		finish("delete the volume", func() error { return d.DeleteVolume(ctx, n) })
+		if got := s.read(t, child, 0, 7); string(got) != "content" {
+			t.Errorf("the clone holds %q", got)
+		}
+		finish("delete the snapshot", func() error { return d.DeleteSnapshot(ctx, of) })
+		finish("delete the clone", func() error { return d.DeleteVolume(ctx, child) })
+	}
+	cancel()
+	t.Logf("%d tries of 56 steps, %d helpers were killed", tries, <-killer)
+	// A pass finishes the deletions that were broken off after their answer.
+	if err := s.open(t).EachVolume(t.Context(), func(driver.Volume) error { return nil }); err != nil {
+		t.Error(err)
+	}
+	for name := range s.objects(t) {
+		if !before[name] {
+			t.Errorf("%s is left", name)
+		}
+	}
+}
+
+// objects returns the names of the pool's objects.
+func (s *site) objects(t *testing.T) map[string]bool {
+	t.Helper()
+	out, err := exec.Command("rados", "-c", s.Conf, "-p", s.Pool, "ls").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{"rbd_children": true, "rbd_directory": true, "mainstay.snapshots": true, "rbd_trash": true}
+	for name := range strings.Lines(string(out)) {
+		names[strings.TrimSpace(name)] = true
+	}
+	return names
 }
 
 // helpers returns the processes of this test's program.
@@ -527,6 +675,9 @@ func helperKilled(t *testing.T, s *site) {
 	if now := s.alone(t, 1); now[0] == pid {
 		t.Error("it is the same process")
 	}
+	if out := s.ceph(t, "osd", "blocklist", "ls"); !strings.Contains(out, "127.0.0.1:0/") {
+		t.Errorf("the helper that was killed is not shut out: %s", out)
+	}
 	// Its watches ended with it: the volume is free at once.
 	if err := d.DeleteVolume(t.Context(), n); err != nil {
 		t.Error(err)
@@ -583,8 +734,9 @@ func (s *site) stopped(t *testing.T, daemon string, ask func(*ceph.Driver) error
 	for range 3 {
 		begun = time.Now()
 		err := ask(d)
-		if f := fault.From(err); f == nil || f.Kind != fault.Unavailable || f.RetryAfter <= 0 || time.Since(begun) > 100*time.Millisecond {
-			t.Errorf("after %s: %v", time.Since(begun), err)
+		f, took := fault.From(err), time.Since(begun)
+		if f == nil || f.Kind != fault.Unavailable || f.RetryAfter <= 0 || took > 100*time.Millisecond {
+			t.Errorf("after %s: %v", took, err)
 		}
 	}
 	goOn()

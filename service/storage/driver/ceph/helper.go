@@ -209,14 +209,18 @@ func (h *helper) send(r wire.Request, within time.Duration) (*call, error) {
 	return c, nil
 }
 
-// close ends the process after what is under way.
+// closeWithin is how long a process may take to end with its input.
+const closeWithin = 2 * time.Second
+
+// close ends the process, and what it is still asked for.
 func (h *helper) close() {
 	h.mu.Lock()
 	if h.cause == nil {
 		h.cause = errClosed
 	}
 	h.mu.Unlock()
-	h.writing.Lock()
-	defer h.writing.Unlock()
 	_ = h.in.Close()
+	time.AfterFunc(closeWithin, func() {
+		_ = routine.Run(h.log, "end of mainstay-ceph", func() { h.kill(errClosed) })
+	})
 }

@@ -80,9 +80,11 @@ func (p *pool) kind() driver.PoolKind {
 	return driver.PoolOther
 }
 
+// erasureCoded is a type of pools.
+const erasureCoded = 3
+
 // replicas returns how often data is stored as a whole.
 func (p *pool) replicas() int {
-	const erasureCoded = 3
 	if p.Type == erasureCoded {
 		return 1
 	}

@@ -167,8 +167,8 @@ func (d *Driver) EachVolume(ctx context.Context, do func(driver.Volume) error) e
 	}
 	var leftovers []driver.Name
 	for _, pool := range pools {
-		if pool.kind() != driver.PoolRBD {
-			continue
+		if pool.kind() != driver.PoolRBD || pool.Type == erasureCoded {
+			continue // pools with erasure codes have only the content of images
 		}
 		if leftovers, err = d.eachOf(ctx, pool.Name, do, leftovers); err != nil {
 			return err

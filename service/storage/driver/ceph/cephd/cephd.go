@@ -17,9 +17,9 @@
 //
 //	(no mark) --> ready --> deleted --> (gone)
 //
-// With "deleted" goes the name of the image that it was cloned from. An image without a mark is not complete: it is removed and made again by the next attempt. One that
+// An image without a mark is not complete: it is removed and made again by the next attempt. One that
 // is deleted has snapshots, or clones hang on them; its own data is cut off, and it goes with the last
-// of them.
+// of them. With "deleted" goes the name of the image that it was cloned from.
 //
 // # Invariants
 //
@@ -158,7 +158,9 @@ func (s *server) do(r *wire.Request) (wire.Response, error) {
 	case wire.CloneSnapshot:
 		return p.cloneSnapshot(r)
 	}
-	return wire.Response{}, &wire.Error{Reason: wire.Failed, Message: "the helper does not know the request " + string(r.Op)}
+	return wire.Response{}, &wire.Error{
+		Reason: wire.Failed, Message: "the helper does not know the request " + string(r.Op),
+	}
 }
 
 // turns lets those who need the same thing wait for each other.

@@ -154,6 +154,9 @@ func (p *pool) remove(name string) error {
 	case unix.ENOENT:
 		return nil
 	case unix.EBUSY:
+		if who := p.watched(name); who != nil {
+			return who
+		}
 		return &wire.Error{Reason: wire.Conflict, Message: "the volume is in use", Cause: err.Error()}
 	}
 	return err

@@ -29,7 +29,9 @@ func (p *pool) make(name string, do func() error) (out wire.Response, err error)
 		out.Volume = &image
 		return out, nil
 	case err == nil && image.State == wire.Deleted:
-		return out, &wire.Error{Reason: wire.Conflict, Message: "a volume of that name was deleted, and its snapshots are still there"}
+		return out, &wire.Error{
+			Reason: wire.Conflict, Message: "a volume of that name was deleted, and its snapshots are still there",
+		}
 	case err == nil || reasonOf(err).Reason == wire.NotFound:
 		err = p.remove(name) // what an attempt has left
 	}
