@@ -235,7 +235,7 @@ func (d *Driver) shutOut(ctx context.Context, h *helper) {
 	d.mu.Unlock()
 	for i, address := range dead {
 		_, err := d.ask(ctx, h, wire.Request{Op: wire.Fence, Address: address}, d.cfg.Within)
-		if ctx.Err() != nil {
+		if _, said := errors.AsType[*wire.Error](err); err != nil && !said { // the next helper does it
 			d.mu.Lock()
 			d.dead = append(d.dead, dead[i:]...)
 			d.mu.Unlock()

@@ -524,42 +524,41 @@ func anotherCluster(t *testing.T, s *site) {
 // succeeds, as jobs do. Nothing is lost, and nothing is left.
 func killedAtRandom(t *testing.T, s *site) {
 	before := s.objects(t)
-	d := s.open(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	killer := make(chan int)
-	go func() {
-		killed := 0
-		defer func() { killer <- killed }()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(time.Duration(rand.IntN(250)) * time.Millisecond):
-			}
-			for _, pid := range s.helpers(t) {
-				if syscall.Kill(pid, syscall.SIGKILL) == nil {
-					killed++
-				}
+	d, ctx := s.open(t), t.Context()
+	tries, killed := 0, 0
+	kill := func() {
+		for _, pid := range s.helpers(t) {
+			if syscall.Kill(pid, syscall.SIGKILL) == nil {
+				killed++
 			}
 		}
-	}()
-	tries := 0
+	}
 	finish := func(what string, do func() error) {
 		t.Helper()
+		spared := false // each step is broken off once at most, so that the breaker does not open for long
 		for deadline := time.Now().Add(45 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 			tries++
-			err := do()
+			done := make(chan error, 1)
+			go func() { done <- do() }()
+			var err error
+			select {
+			case err = <-done:
+			case <-time.After(time.Duration(rand.IntN(80)) * time.Millisecond):
+				if !spared {
+					kill()
+				}
+				spared = true
+				err = <-done
+			}
 			if err == nil {
 				return
 			}
 			if time.Now().After(deadline) {
-				cancel()
-				<-killer
 				t.Fatalf("%s: %v", what, err)
 			}
 		}
 	}
-	for range 8 {
+	for range 4 {
 		n, native, child := s.name(), driver.SnapshotName(uuid.NewString()), s.name()
 		of := driver.Name{Pool: s.Pool, Native: native}
 		finish("create", func() error {
@@ -586,8 +585,7 @@ func killedAtRandom(t *testing.T, s *site) {
 		finish("delete the snapshot", func() error { return d.DeleteSnapshot(ctx, of) })
 		finish("delete the clone", func() error { return d.DeleteVolume(ctx, child) })
 	}
-	cancel()
-	t.Logf("%d tries of 56 steps, %d helpers were killed", tries, <-killer)
+	t.Logf("%d tries of 28 steps, %d helpers were killed", tries, killed)
 	// A pass finishes the deletions that were broken off after their answer.
 	if err := s.open(t).EachVolume(t.Context(), func(driver.Volume) error { return nil }); err != nil {
 		t.Error(err)
