@@ -536,7 +536,7 @@ func killedAtRandom(t *testing.T, s *site) {
 	finish := func(what string, do func() error) {
 		t.Helper()
 		spared := false // each step is broken off once at most, so that the breaker does not open for long
-		for deadline := time.Now().Add(45 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		for deadline := time.Now().Add(45 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 			tries++
 			done := make(chan error, 1)
 			go func() { done <- do() }()
