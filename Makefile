@@ -39,6 +39,7 @@ build: tools web ## Build bin/mainstay, static and with its consoles, and its he
 	@mkdir -p bin
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 	@GO='$(GO)' ./scripts/build-pam.sh -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
+	@GO='$(GO)' ./scripts/build-ceph.sh -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 
 # Packages install this folder as /usr/share.
 SHARE = bin/share

@@ -17,7 +17,7 @@ var update = flag.Bool("update", false, "write what the programs link in to test
 func TestProgramsLinkInOnlyTheModulesThatAreListed(t *testing.T) {
 	t.Parallel()
 	readTree(t)
-	for _, program := range []string{"mainstay", "mainstay-guest", "mainstay-pam"} {
+	for _, program := range []string{"mainstay", "mainstay-guest", "mainstay-pam", "mainstay-ceph"} {
 		folder := filepath.Join("cmd", program)
 		path := filepath.Join(folder, "testdata", "dependencies")
 		linked := modulesOf(t, program)
@@ -58,8 +58,11 @@ func modulesOf(t *testing.T, program string) []string {
 	t.Helper()
 	const format = `{{with .Module}}{{if not .Main}}{{.Path}}{{end}}{{end}}`
 	cgo, tags := "CGO_ENABLED=0", ""
-	if program == "mainstay-pam" { // the only one that needs cgo, see its package comment
+	switch program { // those that need cgo, see their package comments
+	case "mainstay-pam":
 		cgo, tags = "CGO_ENABLED=1", "pam"
+	case "mainstay-ceph":
+		cgo, tags = "CGO_ENABLED=1", "ceph,pacific"
 	}
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags", tags, "-f", format, "./cmd/"+program)
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", cgo, "GOFLAGS=", "GOWORK=off")

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds bin/mainstay-pam, the only program that takes a C compiler, where there is one and PAM's headers. The arguments are
-# those of go build. Without the program, services know only accounts of their own.
+# Builds bin/mainstay-pam where there are a C compiler and PAM's headers. The arguments are those of go build.
+# Without the program, services know only accounts of their own.
 set -eu
 cd "$(dirname "$0")/.."
 GO=${GO:-go}

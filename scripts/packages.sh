@@ -49,7 +49,9 @@ test_packages() {
 	need iptables "network rules of the tests" sh -c 'command -v iptables || ls /usr/sbin/iptables'
 	need nftables "network rules of the tests" sh -c 'command -v nft || ls /usr/sbin/nft'
 	need ovmf "virtual machines that boot by UEFI" sh -c 'ls /usr/share/OVMF/OVMF_CODE*.fd'
-	need gcc "compiles the helper for the host's accounts" command -v gcc
+	need gcc "compiles the helpers for the host's accounts and for Ceph" command -v gcc
+	need librados-dev "compiles the helper for Ceph" test -e /usr/include/rados/librados.h
+	need librbd-dev "compiles the helper for Ceph" test -e /usr/include/rbd/librbd.h
 	need libpam0g-dev "compiles the helper for the host's accounts" test -e /usr/include/security/pam_appl.h
 	need passwd "accounts of the host" sh -c 'command -v useradd || ls /usr/sbin/useradd'
 	need mmdebstrap "images of Debian" command -v mmdebstrap
@@ -58,6 +60,8 @@ test_packages() {
 	need zstd "unpacks kernel modules, as Ubuntu packs them" command -v zstd
 	need ceph-mon "disks in Ceph" command -v ceph-mon
 	need ceph-osd "disks in Ceph" command -v ceph-osd
+	need ceph-mgr "volumes in Ceph" command -v ceph-mgr
+	need python3-rbd "reads and writes volumes in Ceph" sh -c 'ls /usr/lib/python3/dist-packages/rbd.*.so'
 	need ceph-common "disks in Ceph" command -v rbd
 	need qemu-block-extra "disks in Ceph" sh -c 'ls /usr/lib/*/qemu/block-rbd.so'
 }

@@ -1,8 +1,7 @@
 //go:build pam
 
 // Command mainstay-pam asks the host's authentication stack (PAM) on behalf of Mainstay's services.
-// It is the only program of Mainstay that needs cgo, hence the build tag: it is built where a C
-// compiler and PAM's headers are, with
+// It needs cgo, hence the build tag: it is built where a C compiler and PAM's headers are, with
 //
 //	CGO_ENABLED=1 go build -tags pam ./cmd/mainstay-pam
 //

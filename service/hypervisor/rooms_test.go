@@ -51,7 +51,7 @@ var arrows = map[string]string{
 	"accel": "", "cgroup": "", "image": "", "nbd": "", "netpolicy": "", "network": "netpolicy", "qmp": "", "seed": "",
 	"demo": "", "demo/demotest": "demo",
 	"guest": "guest/wire", "guest/agent": "guest/wire", "guest/wire": "", "guest/volumes": "",
-	"backend": "", "configfile": "backend", "storage": "backend", "storage/cephtest": "",
+	"backend": "", "configfile": "backend", "storage": "backend",
 	"backend/cloudhypervisor": "backend backend/process backend/restsocket guest/agent",
 	"backend/firecracker":     "backend backend/restsocket guest/agent",
 	"backend/process":         "backend", "backend/sandbox": "backend backend/process",

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/kit/cephtest"
 	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/storage/cephtest"
 )
 
 func TestAVMRunsFromADiskInCephAndLeavesNothingThere(t *testing.T) {

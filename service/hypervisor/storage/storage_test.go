@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mainstay-infra/mainstay/kit/cephtest"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/require"
 	"github.com/mainstay-infra/mainstay/service/hypervisor/storage"
-	"github.com/mainstay-infra/mainstay/service/hypervisor/storage/cephtest"
 )
 
 func tool(t *testing.T, name string, args ...string) string {

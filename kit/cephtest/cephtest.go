@@ -1,7 +1,8 @@
 //go:build linux
 
 // Package cephtest gives tests a real Ceph on this machine: a monitor and one OSD that
-// keeps everything in memory, out of Debian's packages, gone with the test.
+// keeps everything in memory, out of Debian's packages, gone with the test. With a manager, it also
+// tells how full it is.
 package cephtest
 
 import (
@@ -13,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,12 +25,36 @@ import (
 
 // Cluster is a Ceph with one pool.
 type Cluster struct {
-	Conf string // its configuration file; the user is admin
-	Pool string
+	Conf    string // its configuration file; the user is admin
+	Pool    string
+	FSID    string
+	Address string // of the monitor
+	Key     string // of client.admin
+	pids    map[string]int
 }
 
 // Start starts a cluster, which ends with the test.
 func Start(t testing.TB) *Cluster {
+	t.Helper()
+	return start(t, false)
+}
+
+// StartManaged starts a cluster with a manager, without which a cluster does not tell how full it is.
+func StartManaged(t testing.TB) *Cluster {
+	t.Helper()
+	require.Program(t, "ceph-mgr", "ceph-mgr")
+	return start(t, true)
+}
+
+// Signal sends a signal to a daemon: ceph-mon, ceph-osd or ceph-mgr.
+func (c *Cluster) Signal(t testing.TB, daemon string, signal syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(c.pids[daemon], signal); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func start(t testing.TB, managed bool) *Cluster {
 	t.Helper()
 	for _, program := range []string{"ceph", "ceph-mon", "ceph-osd", "ceph-authtool", "monmaptool", "rbd"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -43,9 +69,12 @@ func Start(t testing.TB) *Cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	b := &builder{TB: t, dir: dir, conf: filepath.Join(dir, "ceph.conf")}
+	b := &builder{TB: t, dir: dir, conf: filepath.Join(dir, "ceph.conf"), pids: map[string]int{}}
 	b.configure()
 	b.monitor()
+	if managed {
+		b.manager()
+	}
 	b.osd()
 	b.run(nil, "ceph", "-c", b.conf, "osd", "pool", "create", "vms", "8")
 	b.await("the pool takes writes", func(ctx context.Context) error {
@@ -53,12 +82,40 @@ func Start(t testing.TB) *Cluster {
 			ctx, "rbd", "-c", b.conf, "pool", "init", "vms",
 		).Run() //nolint:gosec // the test's own
 	})
-	return &Cluster{Conf: b.conf, Pool: "vms"}
+	if managed {
+		b.await("the cluster tells how full it is", func(ctx context.Context) error {
+			out, err := exec.CommandContext(
+				ctx, "ceph", "-c", b.conf, "--connect-timeout", "5", "df", "--format", "json",
+			).Output() //nolint:gosec // the test's own
+			if err == nil && (bytes.Contains(out, []byte(`"total_bytes":0,`)) || bytes.Contains(out, []byte(`"max_avail":0`))) {
+				err = fmt.Errorf("%s", out)
+			}
+			return err
+		})
+	}
+	return &Cluster{
+		Conf: b.conf, Pool: "vms", FSID: b.fsid, Address: "[" + b.address + "]", pids: b.pids,
+		Key: b.run(nil, "ceph-authtool", "--print-key", "-n", "client.admin", b.path("keyring")),
+	}
 }
 
 type builder struct {
 	testing.TB
 	dir, conf, fsid, address string
+	pids                     map[string]int
+}
+
+func (b *builder) manager() {
+	b.Helper()
+	if err := os.Mkdir(b.path("mgr"), 0o700); err != nil {
+		b.Fatal(err)
+	}
+	keyring := b.path("mgr/keyring")
+	b.run(
+		nil, "ceph", "-c", b.conf, "auth", "get-or-create", "mgr.x", "mon", "allow profile mgr", "osd", "allow *", "mds",
+		"allow *", "-o", keyring,
+	)
+	b.daemon("ceph-mgr", "-c", b.conf, "-i", "x", "--keyring", keyring)
 }
 
 func (b *builder) path(name string) string { return filepath.Join(b.dir, name) }
@@ -100,7 +157,11 @@ auth_allow_insecure_global_id_reclaim = false
 paxos_propose_interval = 0.05
 paxos_min_wait = 0.01
 mon_tick_interval = 1
+mgr_tick_period = 1
+mgr_stats_period = 1
+mgr_initial_modules =
 mon_data = %[3]s/mon
+mgr_data = %[3]s/mgr
 osd_data = %[3]s/osd
 osd_class_dir = /usr/lib/x86_64-linux-gnu/rados-classes
 osd_objectstore = memstore
@@ -149,6 +210,7 @@ func (b *builder) daemon(name string, args ...string) {
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
 	}
+	b.pids[name] = cmd.Process.Pid
 	b.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()

@@ -1,0 +1,191 @@
+//go:build ceph
+
+// Package cephd is what the program mainstay-ceph does: it holds a connection to one cluster and
+// answers requests of package wire.
+//
+//	cephd.go      Run: the conversation, and how requests take turns
+//	cluster.go    the connection, commands of monitors, errors
+//	image.go      images, and the mark that says how far each is
+//	volume.go     makes, expands and deletes volumes
+//	page.go       lists images
+//	snapshot.go   snapshots and clones
+//
+// # Marks
+//
+// The image of a volume carries its state in its metadata, under a key that holds the image's name,
+// since clones inherit metadata:
+//
+//	(no mark) --> ready --> deleted --> (gone)
+//
+// An image without a mark is not complete: it is removed and made again by the next attempt. One that
+// is deleted has snapshots, or clones hang on them; its own data is cut off, and it goes with the last
+// of them. With "deleted" goes the name of the image that it was cloned from.
+//
+// # Invariants
+//
+//   - Only images and snapshots whose names are those of gateways are changed.
+//   - Requests for the same image or snapshot run one after the other, so that what a caller has given
+//     up is over before the next request sees the image.
+//   - It ends at once when its input ends, whatever librados waits for.
+//   - The key is neither logged nor in errors, and other users' debuggers do not see this process.
+package cephd
+
+import (
+	"errors"
+	"io"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mainstay-infra/mainstay/kit/routine"
+	"github.com/mainstay-infra/mainstay/service/storage/driver/ceph/wire"
+)
+
+// atOnce is how many requests run at once.
+const atOnce = 16
+
+// server answers requests.
+type server struct {
+	*cluster
+	turns turns
+	slots chan struct{}
+
+	mu  sync.Mutex // of out
+	out io.Writer
+}
+
+// Run answers requests from in until it ends.
+func Run(in io.Reader, out io.Writer) error {
+	// Neither core dumps nor debuggers of other users see the key.
+	if err := errors.Join(
+		unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0), unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}),
+	); err != nil {
+		return err
+	}
+	var hello wire.Hello
+	if err := wire.Read(in, &hello); err != nil {
+		return err
+	}
+	requests := make(chan wire.Request)
+	// While librados connects, the end of the input must be seen, too.
+	go func() { _ = routine.Run(nil, "requests of the gateway", func() { read(in, requests) }) }()
+	c, err := connect(hello)
+	if err != nil {
+		return errors.Join(wire.Write(out, wire.Welcome{Error: reasonOf(err)}))
+	}
+	if err := wire.Write(out, wire.Welcome{FSID: c.fsid, Address: c.address}); err != nil {
+		return err
+	}
+	s := &server{cluster: c, slots: make(chan struct{}, atOnce), out: out}
+	s.turns.busy = map[string]chan struct{}{}
+	for r := range requests {
+		go func() { _ = routine.Run(nil, "request of the gateway", func() { s.answer(r) }) }()
+	}
+	return nil
+}
+
+// read passes requests on. At the end of the input it ends the process: calls of librados cannot be
+// broken off.
+func read(in io.Reader, to chan<- wire.Request) {
+	defer os.Exit(0)
+	for {
+		var r wire.Request
+		if wire.Read(in, &r) != nil {
+			return
+		}
+		to <- r
+	}
+}
+
+// answer answers a request, also if what it does panics.
+func (s *server) answer(r wire.Request) {
+	s.slots <- struct{}{}
+	defer func() { <-s.slots }()
+	response := wire.Response{}
+	err := routine.Call(nil, "request of the gateway", func() (err error) {
+		response, err = s.do(&r)
+		return err
+	})
+	if err != nil {
+		response = wire.Response{Error: reasonOf(err)}
+	}
+	response.ID = r.ID
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sent := wire.Write(s.out, response); sent != nil || errno(err) == unix.ESHUTDOWN {
+		os.Exit(1) // the gateway has gone, or the cluster has shut this connection out for good
+	}
+}
+
+func (s *server) do(r *wire.Request) (wire.Response, error) {
+	switch r.Op {
+	case wire.Ask:
+		return s.ask(r)
+	case wire.Fence:
+		return wire.Response{}, s.fence(r.Address)
+	}
+	io, err := s.open(r.Pool)
+	if err != nil {
+		return wire.Response{}, err
+	}
+	defer io.Destroy()
+	for _, name := range []string{r.Volume, r.Snapshot} {
+		if name != "" {
+			defer s.turns.take(r.Pool + "/" + name)()
+		}
+	}
+	p := &pool{IOContext: io, name: r.Pool}
+	switch r.Op {
+	case wire.Page:
+		return p.page(r)
+	case wire.Volume:
+		return p.volume(r)
+	case wire.CreateVolume:
+		return p.createVolume(r)
+	case wire.ExpandVolume:
+		return p.expandVolume(r)
+	case wire.DeleteVolume:
+		return p.deleteVolume(r)
+	case wire.Collect:
+		return wire.Response{}, p.collect(r.Volume)
+	case wire.CreateSnapshot:
+		return p.createSnapshot(r)
+	case wire.Snapshot:
+		return p.snapshot(r)
+	case wire.DeleteSnapshot:
+		return p.deleteSnapshot(r)
+	case wire.CloneSnapshot:
+		return p.cloneSnapshot(r)
+	}
+	return wire.Response{}, &wire.Error{
+		Reason: wire.Failed, Message: "the helper does not know the request " + string(r.Op),
+	}
+}
+
+// turns lets those who need the same thing wait for each other.
+type turns struct {
+	mu   sync.Mutex
+	busy map[string]chan struct{} // closed when it is free again
+}
+
+// take waits until something is free, and takes it. Who needs two things takes the volume first.
+func (t *turns) take(name string) (free func()) {
+	for {
+		t.mu.Lock()
+		other, taken := t.busy[name]
+		if !taken {
+			mine := make(chan struct{})
+			t.busy[name] = mine
+			t.mu.Unlock()
+			return func() {
+				t.mu.Lock()
+				delete(t.busy, name)
+				t.mu.Unlock()
+				close(mine)
+			}
+		}
+		t.mu.Unlock()
+		<-other
+	}
+}

@@ -1,0 +1,207 @@
+// Package wire is what the driver of Ceph and its helper program say to each other over the helper's
+// standard input and output: frames of JSON, each after its length in four bytes.
+//
+//	driver                helper
+//	Hello            ->
+//	                 <-   Welcome, or an error in it
+//	Request, ...     ->
+//	                 <-   Response, ..., in any order
+//	end of input     ->   the helper ends
+//
+// Neither believes the other's lengths: a frame is at most MaxFrame bytes.
+//
+// It imports nothing of the service.
+package wire
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+)
+
+// MaxFrame is the most bytes of a frame.
+const MaxFrame = 8 << 20
+
+// PageSize is the most images of a page.
+const PageSize = 100
+
+// Secret is text that is not shown in logs and errors.
+type Secret string
+
+// String hides the secret.
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return "(secret)"
+}
+
+// GoString hides the secret.
+func (s Secret) GoString() string { return s.String() }
+
+// LogValue hides the secret.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// Connection says which cluster to connect to: by its monitors and a key, or by files of this host.
+type Connection struct {
+	MonHosts []string `json:"mon_hosts,omitempty"`
+	User     string   `json:"user"` // without "client."
+	Key      Secret   `json:"key,omitempty"`
+	ConfFile string   `json:"conf_file,omitempty"` // path of a ceph.conf
+	Keyring  string   `json:"keyring,omitempty"`   // path; empty: as ConfFile says
+}
+
+// Hello is the first message to a helper.
+type Hello struct {
+	Connection
+	FSID string `json:"fsid,omitempty"` // the cluster must be this one
+	// Connect, Monitor and OSD bound what librados waits for. OSD may be zero: then it waits for ever.
+	Connect time.Duration `json:"connect"`
+	Monitor time.Duration `json:"monitor"`
+	OSD     time.Duration `json:"osd"`
+}
+
+// Welcome is the first message of a helper.
+type Welcome struct {
+	Error *Error `json:"error,omitempty"`
+	FSID  string `json:"fsid"`
+	// Address is what the cluster knows the helper by, and can shut it out by.
+	Address string `json:"address"`
+}
+
+// Op is what a helper is asked to do.
+type Op string
+
+// The requests.
+const (
+	Ask            Op = "ask"      // monitor commands that only read, into Answers
+	Fence          Op = "fence"    // shut a client's Address out
+	Page           Op = "page"     // images of Pool after After, into Images and Next
+	Volume         Op = "volume"   // into Volume
+	CreateVolume   Op = "create"   // an image of Size, into Volume
+	ExpandVolume   Op = "expand"   // to Size, into Volume
+	DeleteVolume   Op = "delete"   // marks it as deleted; Collect does the rest
+	Collect        Op = "collect"  // removes what nothing needs of a volume that is marked as deleted
+	CreateSnapshot Op = "snap"     // Snapshot of Volume, into Snapshot
+	Snapshot       Op = "snapshot" // into Snapshot
+	DeleteSnapshot Op = "snap-rm"  // into Leftover the volume to collect, if there is one
+	CloneSnapshot  Op = "clone"    // Volume of Size from Snapshot, into Volume
+)
+
+// Request asks a helper for something.
+type Request struct {
+	ID       uint64   `json:"id"`
+	Op       Op       `json:"op"`
+	Pool     string   `json:"pool,omitempty"`
+	Volume   string   `json:"volume,omitempty"`
+	Snapshot string   `json:"snapshot,omitempty"`
+	Size     int64    `json:"size,omitempty"` // bytes
+	After    string   `json:"after,omitempty"`
+	Address  string   `json:"address,omitempty"`
+	Commands []string `json:"commands,omitempty"`
+}
+
+// Response answers a request.
+type Response struct {
+	ID       uint64                     `json:"id"`
+	Error    *Error                     `json:"error,omitempty"`
+	Volume   *Image                     `json:"volume,omitempty"`
+	Snapshot *Snap                      `json:"snapshot,omitempty"`
+	Images   []Image                    `json:"images,omitempty"`
+	Next     string                     `json:"next,omitempty"` // After of the next page; empty: that was the last one
+	Leftover string                     `json:"leftover,omitempty"`
+	Answers  map[string]json.RawMessage `json:"answers,omitempty"`
+}
+
+// State is how far an image of the gateway is.
+type State string
+
+// The states.
+const (
+	Foreign  State = ""         // it is not the gateway's
+	Building State = "building" // it is not complete, and not there for callers
+	Ready    State = "ready"
+	Deleted  State = "deleted" // only its snapshots, or clones of them, are still there
+	Damaged  State = "damaged" // it cannot be opened
+)
+
+// Image is an RBD image.
+type Image struct {
+	Name      string    `json:"name"`
+	Size      int64     `json:"size"` // bytes
+	State     State     `json:"state,omitempty"`
+	CreatedAt time.Time `json:"created_at,omitzero"`
+	Snapshots int       `json:"snapshots,omitempty"` // also those that only clones need
+	Parent    string    `json:"parent,omitempty"`    // of one that is Deleted: what it was cloned from
+}
+
+// Snap is a snapshot of an RBD image.
+type Snap struct {
+	Name      string    `json:"name"`
+	Source    string    `json:"source"` // its image
+	Size      int64     `json:"size"`   // bytes
+	CreatedAt time.Time `json:"created_at,omitzero"`
+}
+
+// Reason says why a request failed.
+type Reason string
+
+// The reasons.
+const (
+	NotFound Reason = "not_found"
+	Invalid  Reason = "invalid"
+	Conflict Reason = "conflict"
+	Silent   Reason = "silent"  // the cluster did not answer in time
+	Refused  Reason = "refused" // the cluster does not accept the key, or the key does not suffice
+	Another  Reason = "another" // it is another cluster
+	Full     Reason = "full"
+	Failed   Reason = "failed"
+)
+
+// Error is why a request failed.
+type Error struct {
+	Reason  Reason `json:"reason"`
+	Message string `json:"message"` // for callers
+	Cause   string `json:"cause,omitempty"`
+}
+
+// Error returns the message and the cause.
+func (e *Error) Error() string {
+	if e.Cause == "" {
+		return e.Message
+	}
+	return e.Message + ": " + e.Cause
+}
+
+// Write writes a frame.
+func Write(w io.Writer, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if len(body) > MaxFrame {
+		return fmt.Errorf("a frame of %d bytes is longer than %d", len(body), MaxFrame)
+	}
+	_, err = w.Write(append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body))), body...))
+	return err
+}
+
+// Read reads a frame. At the end of r, it returns io.EOF.
+func Read(r io.Reader, v any) error {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return err
+	}
+	n := binary.BigEndian.Uint32(head[:])
+	if n > MaxFrame {
+		return fmt.Errorf("a frame of %d bytes is longer than %d", n, MaxFrame)
+	}
+	body := make([]byte, n)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return fmt.Errorf("a frame is cut off: %w", err)
+	}
+	return json.Unmarshal(body, v)
+}
