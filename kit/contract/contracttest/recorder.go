@@ -38,6 +38,9 @@ func New(c *contract.Contract, basePath string) *Recorder {
 	return r
 }
 
+// statusClientClosed is what services answer clients that have left.
+const statusClientClosed = 499
+
 // Wrap returns a handler that serves like next and fails t if a response does not match the
 // contract. Streams (text/event-stream) and sockets are not checked.
 func (rec *Recorder) Wrap(t testing.TB, next http.Handler) http.Handler {
@@ -56,6 +59,9 @@ func (rec *Recorder) Wrap(t testing.TB, next http.Handler) http.Handler {
 		answer := httptest.NewRecorder()
 		answer.Body = new(bytes.Buffer)
 		next.ServeHTTP(answer, r)
+		if answer.Code == statusClientClosed && r.Context().Err() != nil {
+			return // the client has left: nobody gets this answer
+		}
 		rec.count(op.ID, answer.Code)
 		if err := op.CheckResponse(
 			withPathValues(r, rec.mux), answer.Code, answer.Header(), answer.Body.Bytes(),
