@@ -135,7 +135,9 @@ func (g *gateway) token(name, role, tenant string) string {
 
 func (g *gateway) call(method, path, token string, body any) answer {
 	g.Helper()
-	return contracttest.Send(g.T, nil, contracttest.Request{Method: method, URL: g.url + base + path, Token: token, Body: body})
+	return contracttest.Send(g.T, nil, contracttest.Request{
+		Method: method, URL: g.url + base + path, Token: token, Body: body,
+	})
 }
 
 // local returns the backend that a new installation has.

@@ -202,7 +202,9 @@ func (s *Service) openKeys(ctx context.Context, deps Deps) (tokens [][]byte, err
 		return nil, err
 	}
 	s.cfg.SecretKey, s.cfg.AcceptedSecretKey, s.cfg.JWTSecret, s.cfg.AuditCheckpointSecret = "", "", "", ""
-	return tokens, s.keys.Settle(ctx, s.db, func(tx *db.Tx, rotated bool) (int, error) { return s.renew(ctx, tx, rotated) })
+	return tokens, s.keys.Settle(ctx, s.db, func(tx *db.Tx, rotated bool) (int, error) {
+		return s.renew(ctx, tx, rotated)
+	})
 }
 
 // renew lets the audit log continue with the current secret key after a rotation. Nothing else is sealed with it.

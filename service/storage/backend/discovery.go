@@ -40,8 +40,8 @@ type pass struct {
 	err     error         // after done
 }
 
-// Discover takes in what a backend has, and returns what it has found as soon as it is done, or what it has found so far
-// when ctx ends. The pass goes on then. If one is under way already, Discover follows that.
+// Discover takes in what a backend has, and returns what it has found as soon as it is done, or what it has found so
+// far when ctx ends. The pass goes on then. If one is under way already, Discover follows that.
 func (s *Set) Discover(ctx context.Context, id string) (Summary, error) {
 	b, err := s.cfg.Store.Backend(ctx, id)
 	if err != nil {

@@ -53,7 +53,9 @@ func (a *API) ListVolumes(
 			return a.store.Volumes(ctx, f, limit)
 		},
 		func(v record.Volume) string { return v.ID }, apiVolume)
-	return storageapi.ListVolumes200JSONResponse{Body: out, Headers: storageapi.ListVolumes200ResponseHeaders{Link: link}}, err
+	return storageapi.ListVolumes200JSONResponse{
+		Body: out, Headers: storageapi.ListVolumes200ResponseHeaders{Link: link},
+	}, err
 }
 
 // GetVolume returns one volume.

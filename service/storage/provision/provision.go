@@ -66,7 +66,9 @@ func New(c Config) *Manager {
 	job.Register(c.Jobs, record.JobRestore, job.Kind[record.VolumeArgs]{Run: m.clone, Cancelled: m.createCancelled})
 	job.Register(c.Jobs, record.JobExpandVolume, job.Kind[record.VolumeArgs]{Run: m.expand, Cancelled: m.expandCancelled})
 	job.Register(c.Jobs, record.JobDeleteVolume, job.Kind[record.VolumeArgs]{Run: m.delete, Cancelled: m.deleteCancelled})
-	job.Register(c.Jobs, record.JobSnapshot, job.Kind[record.SnapshotArgs]{Run: m.snapshot, Cancelled: m.snapshotCancelled})
+	job.Register(c.Jobs, record.JobSnapshot, job.Kind[record.SnapshotArgs]{
+		Run: m.snapshot, Cancelled: m.snapshotCancelled,
+	})
 	job.Register(c.Jobs, record.JobDeleteSnapshot, job.Kind[record.SnapshotArgs]{
 		Run: m.deleteSnapshot, Cancelled: m.deleteSnapshotCancelled,
 	})

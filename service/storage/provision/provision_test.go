@@ -141,7 +141,9 @@ func newGateway(t *testing.T, d *db.DB) *gateway {
 		t.Fatal(err)
 	}
 	g.discover()
-	for name, kind := range map[string]driver.Kind{record.DefaultPolicy: driver.Block, record.SharedPolicy: driver.Filesystem} {
+	for name, kind := range map[string]driver.Kind{
+		record.DefaultPolicy: driver.Block, record.SharedPolicy: driver.Filesystem,
+	} {
 		if _, err := g.store.PutPolicy(g.admin, record.Policy{
 			Name: name, BackendID: g.backend.ID, Pool: directory.PoolName, Kind: kind,
 		}); err != nil {
@@ -166,7 +168,9 @@ func (g *gateway) begin(log *slog.Logger) {
 			return breakable{d, g}, err
 		},
 	})
-	g.volumes = provision.New(provision.Config{Store: g.store, Jobs: g.jobs, Backends: g.backends, Log: log, Now: time.Now})
+	g.volumes = provision.New(provision.Config{
+		Store: g.store, Jobs: g.jobs, Backends: g.backends, Log: log, Now: time.Now,
+	})
 	var running sync.WaitGroup
 	runner, backends := g.jobs, g.backends
 	running.Go(func() {
@@ -264,8 +268,8 @@ func TestTheWholeLifeOfAVolume(t *testing.T) {
 		}
 		g.done(j)
 		v = g.volume(v.ID)
-		if v.State != state.Available || v.Kind != driver.Block || v.Size != 8*mib || v.Health != driver.Healthy || !v.Enforced ||
-			v.Owner.V.Product != "vm" {
+		if v.State != state.Available || v.Kind != driver.Block || v.Size != 8*mib || v.Health != driver.Healthy ||
+			!v.Enforced || v.Owner.V.Product != "vm" {
 			t.Errorf("%+v", v)
 		}
 		g.write(v, "first")

@@ -140,7 +140,8 @@ func TestVolumesThatTheirStorageDoesNotTellAreMissing(t *testing.T) {
 func TestSnapshotsAreTakenOfWhatHasContentAndUsedWhenTheyAreReady(t *testing.T) {
 	t.Parallel()
 	for _, v := range all {
-		want := v == state.Available || v == state.InUse || v == state.BackingUp || v == state.Expanding || v == state.GrowthFailed
+		want := v == state.Available || v == state.InUse || v == state.BackingUp || v == state.Expanding ||
+			v == state.GrowthFailed
 		if err := v.Readable(); (err == nil) != want {
 			t.Errorf("%s: %v", v, err)
 		}

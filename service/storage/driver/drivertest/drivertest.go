@@ -195,7 +195,8 @@ func refusesNames(t *testing.T, b Backend) {
 		"vol-" + uuid.NewString() + "/..",
 	} {
 		name := driver.Name{Pool: b.Pool, Native: native}
-		if _, err := b.volumes(t).CreateVolume(t.Context(), driver.VolumeSpec{Name: name, Kind: b.Kind, Size: mib}); err == nil {
+		spec := driver.VolumeSpec{Name: name, Kind: b.Kind, Size: mib}
+		if _, err := b.volumes(t).CreateVolume(t.Context(), spec); err == nil {
 			t.Errorf("made %q", native)
 		}
 		if _, err := b.volumes(t).Volume(t.Context(), name); !fault.Is(err, fault.NotFound) {
