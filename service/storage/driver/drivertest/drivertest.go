@@ -117,9 +117,8 @@ func makesAVolumeOnce(t *testing.T, b Backend) {
 		t.Errorf("%+v, %v", again, err)
 	}
 	b.holds(t, v.Name, mib, []byte("something"))
-	if _, err := b.volumes(t).CreateVolume(t.Context(), driver.VolumeSpec{Name: b.name(), Kind: "tape", Size: mib}); !fault.Is(
-		err, fault.Invalid,
-	) {
+	spec := driver.VolumeSpec{Name: b.name(), Kind: "tape", Size: mib}
+	if _, err := b.volumes(t).CreateVolume(t.Context(), spec); !fault.Is(err, fault.Invalid) {
 		t.Errorf("an unknown kind: %v", err)
 	}
 }
