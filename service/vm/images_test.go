@@ -143,8 +143,7 @@ func TestAnImageThatAnotherTenantMakesLaterIsNotThere(t *testing.T) {
 	t.Parallel()
 	_, change := importing(t)
 	m := start(t, change)
-	m.call("PUT", "/api/tenants/acme", m.admin, object{}).Want(200)
-	eve, alice := m.user("eve", "user", "beta"), m.user("alice", "admin", "acme")
+	eve := m.user("eve", "user", "beta")
 	m.daemon.Fail(func(c drivertest.Call) *drivertest.Fault {
 		if c.Operation == "CreateVM" {
 			return &drivertest.Fault{Status: 400}
@@ -154,6 +153,8 @@ func TestAnImageThatAnotherTenantMakesLaterIsNotThere(t *testing.T) {
 	m.call("POST", "/api/vms", eve, object{"name": "early", "image": "acme:future"}).Want(201)
 	m.settled("early", eve)
 	m.daemon.Fail(nil)
+	m.call("PUT", "/api/tenants/acme", m.admin, object{}).Want(200)
+	alice := m.user("alice", "admin", "acme")
 	future := m.imported("future", m.admin, object{"tenant": "acme"})
 	made := len(m.daemon.Calls("CreateVM"))
 	m.call("POST", "/api/vms/early/start", eve, object{}).Want(202)

@@ -130,7 +130,7 @@ func (s *Store) Start(
 		if err != nil {
 			return err
 		}
-		if r.Job == nil {
+		if r.Job == nil || r.Provisioned() { // a job that has made the VM does not look for a start any more
 			if err := begin(tx, &r); err != nil {
 				return err
 			}
