@@ -2567,7 +2567,7 @@ type VolumeRef struct {
 	VolumeId     string `json:"volume_id"`
 }
 
-// VolumeSpec The kind is `block` when absent; the policy's kind overrides it
+// VolumeSpec A policy that is named decides the kind. Without one, the kind is that of the request, or else that of the policy `default`
 type VolumeSpec struct {
 	Kind       *VolumeKind     `json:"kind,omitempty"`
 	Kubernetes *KubernetesSpec `json:"kubernetes,omitempty"`
@@ -2578,7 +2578,7 @@ type VolumeSpec struct {
 	// Owner What the volume is for, in the words of the product that asked for it
 	Owner *Owner `json:"owner,omitempty"`
 
-	// Policy Decides the backend, the pool and the kind
+	// Policy Decides the backend, the pool and the kind; `default` when absent
 	Policy *string `json:"policy,omitempty"`
 
 	// SizeBytes At most 1 PiB; backends round up to their units

@@ -71,7 +71,8 @@ const (
 // planned is the tag of operations that the contract describes and the service does not serve yet.
 const planned = "planned"
 
-// Load parses document. Operations with the tag "planned" are documentation only. It checks that every operation has an id and an access class from classes,
+// Load parses document. Operations with the tag "planned" are documentation only. It checks that every
+// other operation has an id and an access class from classes,
 // that every operation except GET has x-audit, and that operations have no unknown extensions
 // (x-…). basePath is the path of the document's server, for example "/api/v1". Paths with a server
 // of their own, such as /healthz, are documentation only: the service serves them separately.

@@ -58,6 +58,31 @@ func (r *Runner) Claim(k Key) (release func(), err error) {
 	return func() { r.claimed.Delete(k.hash) }, nil
 }
 
+// Once returns what begin starts, or what the caller (who) started earlier with the same request and the same word, which
+// get reads by its id. An empty word starts something each time.
+func Once[T any](
+	ctx context.Context, r *Runner, who, word string, request any, get func(ctx context.Context, id string) (T, error),
+	begin func(ctx context.Context) (T, error),
+) (none T, err error) {
+	key, err := NewKey(who, word, request)
+	if err != nil {
+		return none, err
+	}
+	release, err := r.Claim(key)
+	if err != nil {
+		return none, err
+	}
+	defer release()
+	id, err := r.Repeated(ctx, key)
+	switch {
+	case err != nil:
+		return none, err
+	case id != "":
+		return get(ctx, id)
+	}
+	return begin(WithKey(ctx, key))
+}
+
 // Repeated returns the id of the operation that was started with the key, or "" if there is none.
 // Services call it before they prepare anything. If the key was used for a request with other
 // content, it fails with a Conflict fault.

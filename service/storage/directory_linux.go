@@ -5,4 +5,4 @@ import (
 	"github.com/mainstay-infra/mainstay/service/storage/driver/directory"
 )
 
-func openDirectory(path string) (driver.Driver, error) { return directory.Open(path) }
+func openDirectory(path, id string) (driver.Driver, error) { return directory.Open(path, id) }

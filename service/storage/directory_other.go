@@ -7,6 +7,6 @@ import (
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
 )
 
-func openDirectory(string) (driver.Driver, error) {
+func openDirectory(_, _ string) (driver.Driver, error) {
 	return nil, fault.New(fault.Unavailable, "backends of the type nfs need Linux")
 }

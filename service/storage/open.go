@@ -75,12 +75,16 @@ func parseFolders(entries []string) (map[string]string, error) {
 }
 
 // connect opens the storage system of a backend.
-func (s *Service) connect(_ context.Context, b record.Backend) (driver.Driver, error) {
+func (s *Service) connect(ctx context.Context, b record.Backend) (driver.Driver, error) {
 	path, err := s.folderOf(b)
 	if err != nil {
 		return nil, err
 	}
-	return openDirectory(path)
+	c, err := s.store.ClusterOf(ctx, b.ID)
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return nil, err
+	}
+	return openDirectory(path, c.NativeID)
 }
 
 // check returns a fault if the settings have no entry for a backend, or none of its type.

@@ -125,7 +125,7 @@ func (s *Service) discover(ctx context.Context) error {
 	var looking sync.WaitGroup
 	for _, b := range all {
 		looking.Go(func() {
-			routine.Keep(ctx, s.log, "discovery of "+b.Name, func(ctx context.Context) {
+			_ = routine.Run(s.log, "discovery of a backend", func() { // a panic was logged
 				if _, err := s.backends.Discover(ctx, b.ID); err != nil && ctx.Err() == nil {
 					s.log.Warn("a backend was not discovered", "backend", b.Name, "error", err)
 				}

@@ -82,24 +82,7 @@ func (r *Runner) Begin(
 func (r *Runner) Once(
 	ctx context.Context, word string, request any, begin func(context.Context) (record.Operation, error),
 ) (record.Operation, error) {
-	c := caller.From(ctx)
-	key, err := kit.NewKey(c.Key(), word, request)
-	if err != nil {
-		return record.Operation{}, err
-	}
-	release, err := r.kit.Claim(key)
-	if err != nil {
-		return record.Operation{}, err
-	}
-	defer release()
-	id, err := r.kit.Repeated(ctx, key)
-	switch {
-	case err != nil:
-		return record.Operation{}, err
-	case id != "":
-		return r.store.Operation(ctx, id)
-	}
-	return begin(kit.WithKey(ctx, key))
+	return kit.Once(ctx, r.kit, caller.From(ctx).Key(), word, request, r.store.Operation, begin)
 }
 
 // Await returns an operation as soon as it has finished, or when limit is reached.

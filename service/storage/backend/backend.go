@@ -105,7 +105,7 @@ func (s *Set) Driver(ctx context.Context, b record.Backend) (driver.Driver, erro
 	defer cancel()
 	d, err := s.cfg.Open(ctx, b)
 	if err != nil {
-		return nil, unavailable(&b, err)
+		return nil, s.unreached(ctx, &b, err)
 	}
 	if err := s.inspect(ctx, b, d, nil); err != nil {
 		return nil, errors.Join(err, d.Close())
@@ -120,9 +120,7 @@ var errSilent = fault.New(fault.Unavailable, "it has not answered within %s", an
 func (s *Set) inspect(ctx context.Context, b record.Backend, d driver.Driver, cluster *record.Cluster) error {
 	seen, err := d.Inspect(ctx)
 	if err != nil {
-		err = unavailable(&b, err)
-		own := caller.ByItself(context.WithoutCancel(ctx))
-		return errors.Join(err, s.cfg.Store.Unreached(own, b.ID, fault.From(err).Message))
+		return s.unreached(ctx, &b, err)
 	}
 	c, err := s.cfg.Store.SeeCluster(caller.ByItself(ctx), b.ID, d.Capabilities(), seen)
 	if cluster != nil {
@@ -131,7 +129,14 @@ func (s *Set) inspect(ctx context.Context, b record.Backend, d driver.Driver, cl
 	return err
 }
 
-// unavailable makes a fault of kind Unavailable of what has kept a storage system from answering.
-func unavailable(b *record.Backend, err error) error {
-	return fault.Wrap(fault.Unavailable, err, "the backend %s does not answer: %s", b.Name, fault.From(err).Message)
+// unreached stores that a storage system could not be asked, and returns the fault about it: of kind Conflict if it is
+// another one, else of kind Unavailable.
+func (s *Set) unreached(ctx context.Context, b *record.Backend, cause error) error {
+	kind := fault.Unavailable
+	if fault.Is(cause, fault.Conflict) {
+		kind = fault.Conflict
+	}
+	err := fault.Wrap(kind, cause, "the backend %s cannot be used: %s", b.Name, fault.From(cause).Message)
+	own := caller.ByItself(context.WithoutCancel(ctx))
+	return errors.Join(err, s.cfg.Store.Unreached(own, b.ID, err.Message))
 }

@@ -79,7 +79,7 @@ func (s *Set) begin(b record.Backend) *pass {
 			close(p.done)
 		}()
 		defer cancel()
-		p.err = routine.Call(s.cfg.Log, "discovery of "+b.Name, func() (err error) {
+		p.err = routine.Call(s.cfg.Log, "pass over a backend", func() (err error) {
 			p.summary, err = s.pass(ctx, b, p)
 			return err
 		})
@@ -139,7 +139,7 @@ func (s *Set) takeIn(ctx context.Context, b record.Backend, d driver.Driver, clu
 	case storing != nil:
 		return storing
 	case err != nil:
-		return unavailable(&b, err)
+		return s.unreached(ctx, &b, err)
 	}
 	return store()
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	storageapi "github.com/mainstay-infra/mainstay/api/storage"
+	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
 	"github.com/mainstay-infra/mainstay/kit/list"
 	"github.com/mainstay-infra/mainstay/kit/operation"
@@ -102,6 +103,14 @@ func (a *API) watchJob(w http.ResponseWriter, r *http.Request, _ caller.Caller) 
 func (a *API) CancelJob(
 	ctx context.Context, req storageapi.CancelJobRequestObject,
 ) (storageapi.CancelJobResponseObject, error) {
-	j, err := a.jobs.Cancel(ctx, req.Id)
+	j, err := a.store.Job(ctx, req.Id)
+	if err != nil {
+		return nil, err
+	}
+	// Who cancels a job needs the role that starting it takes.
+	if c := caller.From(ctx); j.Kind == record.JobDeleteVolume && c.Role != caller.Admin {
+		return nil, fault.New(fault.Denied, "this takes the role %s, and %s has the role %s", caller.Admin, c.Name, c.Role)
+	}
+	j, err = a.jobs.Cancel(ctx, req.Id)
 	return storageapi.CancelJob200JSONResponse(apiJob(j)), err
 }

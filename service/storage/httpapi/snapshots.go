@@ -128,7 +128,7 @@ func (a *API) RestoreSnapshot(
 	}
 	if value(b.InPlace) {
 		return nil, fault.InvalidField("in_place", "the backend cannot put snapshots back in place; restore to a new volume").
-			WithCode("UNSUPPORTED")
+			WithCode("unsupported")
 	}
 	spec := record.CloneRequest{Kind: record.JobRestore, Name: value(b.Name), Size: value(b.SizeBytes)}
 	if spec.Name == "" {

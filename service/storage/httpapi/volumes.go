@@ -80,7 +80,7 @@ func (a *API) CreateVolume(
 	}
 	spec := record.VolumeRequest{
 		Tenant: tenant, Name: b.Name, Size: b.SizeBytes, Policy: value(b.Policy),
-		Kind: driver.Kind(orElse(b.Kind, storageapi.VolumeKindBlock)),
+		Kind: driver.Kind(value(b.Kind)),
 	}
 	if o := b.Owner; o != nil {
 		spec.Owner = record.Owner{
@@ -95,7 +95,7 @@ func (a *API) CreateVolume(
 
 // errNoClaims is the fault for claims, which no backend of this version has.
 var errNoClaims = fault.InvalidField("kubernetes.create_pvc", "the backend has no claims of Kubernetes").
-	WithCode("UNSUPPORTED")
+	WithCode("unsupported")
 
 // ExpandVolume begins to make a volume larger.
 func (a *API) ExpandVolume(

@@ -82,23 +82,7 @@ func (r *Runner) Begin(ctx context.Context, tx *db.Tx, j *record.Job, args any) 
 func (r *Runner) Once(
 	ctx context.Context, who, word string, request any, begin func(context.Context) (record.Job, error),
 ) (record.Job, error) {
-	key, err := kit.NewKey(who, word, request)
-	if err != nil {
-		return record.Job{}, err
-	}
-	release, err := r.kit.Claim(key)
-	if err != nil {
-		return record.Job{}, err
-	}
-	defer release()
-	id, err := r.kit.Repeated(ctx, key)
-	switch {
-	case err != nil:
-		return record.Job{}, err
-	case id != "":
-		return r.store.Job(ctx, id)
-	}
-	return begin(kit.WithKey(ctx, key))
+	return kit.Once(ctx, r.kit, who, word, request, r.store.Job, begin)
 }
 
 // Await returns a job as soon as it has ended, or when limit is reached.

@@ -10,7 +10,7 @@
 //     audit entry, in one transaction. That is acknowledged.
 //  2. The job has the driver make the volume, under the native name that the row has. If the job is repeated after
 //     a crash, the driver finds what is there.
-//  3. The job, in the phase verifying, asks the storage system for the volume and compares.
+//  3. The job then asks the storage system for the volume and compares (the state verifying).
 //  4. record.EndVolume stores the state that this leads to.
 //
 // # Invariants
@@ -18,6 +18,8 @@
 //   - What a job leads to is taken from the storage system, not from what was asked for.
 //   - A job that fails or is cancelled leaves the volume in a state at rest, and says why.
 //   - A job that is interrupted by the end of the process stores nothing, and runs again.
+//   - A job that fails removes nothing: another replica may have taken it over and finished it. Drivers show
+//     nothing under a native name before it is complete, and what is complete goes with its row.
 //
 // It imports backend, driver, job, record and state.
 package provision
@@ -119,7 +121,7 @@ func reach[D any](ctx context.Context, m *Manager, v *record.Volume) (d D, name 
 	}
 	d, ok := opened.(D)
 	if !ok {
-		err = fault.New(fault.Invalid, "the backend %s cannot do this", place.Backend.Name).WithCode("UNSUPPORTED")
+		err = fault.New(fault.Invalid, "the backend %s cannot do this", place.Backend.Name).WithCode("unsupported")
 	}
 	return d, driver.Name{Pool: place.Pool.Name, Native: v.Native}, err
 }

@@ -44,7 +44,7 @@ type gateway struct {
 	admin    context.Context
 	broken   atomic.Pointer[error] // what calls to the driver fail with
 	hold     atomic.Pointer[gate]
-	Stop     func() // stops what runs jobs
+	stop     func() // stops what runs jobs
 }
 
 // gate is where calls to the driver wait.
@@ -164,7 +164,7 @@ func (g *gateway) begin(log *slog.Logger) {
 	g.backends = backend.New(backend.Config{
 		Store: g.store, Log: log, Now: time.Now, Ending: ctx,
 		Open: func(context.Context, record.Backend) (driver.Driver, error) {
-			d, err := directory.Open(g.folder)
+			d, err := directory.Open(g.folder, "")
 			return breakable{d, g}, err
 		},
 	})
@@ -178,14 +178,14 @@ func (g *gateway) begin(log *slog.Logger) {
 			g.Error(err)
 		}
 	})
-	g.Stop = sync.OnceFunc(func() {
+	g.stop = sync.OnceFunc(func() {
 		cancel()
 		running.Wait()
 		if err := backends.Close(); err != nil {
 			g.Error(err)
 		}
 	})
-	g.Cleanup(g.Stop)
+	g.Cleanup(g.stop)
 }
 
 func (g *gateway) discover() backend.Summary {
@@ -588,7 +588,7 @@ func TestAJobThatTheEndOfTheProcessInterruptsGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-at.entered
-		g.Stop()
+		g.stop()
 		if sn, err = g.store.Snapshot(g.admin, sn.ID); err != nil || sn.State != state.SnapshotCreating {
 			t.Errorf("%+v, %v", sn, err)
 		}
@@ -651,7 +651,7 @@ func TestAnotherStorageSystemInTheSamePlaceIsRefused(t *testing.T) {
 	t.Parallel()
 	engines(t, func(g *gateway) {
 		v := g.made("data")
-		g.Stop()
+		g.stop()
 		if err := errors.Join(os.Rename(g.folder, g.folder+".old"), os.Mkdir(g.folder, 0o700)); err != nil {
 			t.Fatal(err)
 		}

@@ -45,11 +45,6 @@ func (m *Manager) snapshot(ctx context.Context, a record.SnapshotArgs, progress 
 	}
 	after, cancel := ending(ctx)
 	defer cancel()
-	if err != nil && d != nil {
-		if undo := d.DeleteSnapshot(after, name); undo != nil {
-			m.log.Warn("a snapshot that was not taken may have left something", "snapshot", name.Native, "error", undo)
-		}
-	}
 	err = reason(ctx, err)
 	return errors.Join(err, m.store.EndSnapshot(after, a, &seen, err))
 }

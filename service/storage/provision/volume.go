@@ -51,26 +51,13 @@ func (m *Manager) create(ctx context.Context, a record.VolumeArgs, progress func
 		bounded, cancel := context.WithTimeoutCause(ctx, callWithin, errSlow)
 		defer cancel()
 		if _, err := d.CreateVolume(bounded, driver.VolumeSpec{Name: name, Kind: v.Kind, Size: v.Size}); err != nil {
-			return nil, m.undo(ctx, d, name, err)
+			return nil, err
 		}
 		return m.verify(ctx, d, name, v, progress)
 	})
 }
 
 var errSlow = fault.New(fault.Unavailable, "the storage has not answered within %s", callWithin)
-
-// undo removes what a job that failed for good may have left of a volume, and returns why it failed.
-func (m *Manager) undo(ctx context.Context, d driver.Volumes, name driver.Name, cause error) error {
-	if job.BrokenOff(ctx) {
-		return cause
-	}
-	after, cancel := ending(ctx)
-	defer cancel()
-	if err := d.DeleteVolume(after, name); err != nil {
-		m.log.Warn("a volume that was not made may have left something", "volume", name.Native, "error", err)
-	}
-	return cause
-}
 
 // verify asks the storage system for a volume that was made, and compares it with what was asked for.
 func (m *Manager) verify(
@@ -149,7 +136,7 @@ func (m *Manager) clone(ctx context.Context, a record.VolumeArgs, progress func(
 		if _, err := c.CloneSnapshot(ctx, driver.Name{Pool: name.Pool, Native: sn.Native}, spec, func(done float64) {
 			progress(done * record.Verifying)
 		}); err != nil {
-			return nil, m.undo(ctx, d, name, err)
+			return nil, err
 		}
 		return m.verify(ctx, d, name, v, progress)
 	})

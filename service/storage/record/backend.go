@@ -40,7 +40,7 @@ func (b *Backend) Writable() error {
 		return fault.New(fault.Conflict, "the backend %s is read-only", b.Name)
 	case b.Cordoned:
 		return fault.New(fault.Unavailable, "the backend %s is cordoned: it takes no new volumes; uncordon it, or use another "+
-			"policy", b.Name).WithCode("BACKEND_CORDONED")
+			"policy", b.Name).WithCode("backend_cordoned")
 	}
 	return nil
 }

@@ -91,8 +91,13 @@ func snapshotIn(ctx context.Context, q db.Querier, id, lock string) (sn Snapshot
 }
 
 // SourceOf returns the volume of a snapshot, also if it was deleted.
-func (s *Store) SourceOf(ctx context.Context, sn *Snapshot) (v Volume, err error) {
-	return v, s.db.Get(ctx, &v, "SELECT * FROM volumes WHERE id = ?", sn.VolumeID)
+func (s *Store) SourceOf(ctx context.Context, sn *Snapshot) (Volume, error) {
+	return sourceOf(ctx, s.db, sn)
+}
+
+func sourceOf(ctx context.Context, q db.Querier, sn *Snapshot) (v Volume, err error) {
+	err = q.Get(ctx, &v, "SELECT * FROM volumes WHERE id = ?", sn.VolumeID)
+	return v, err
 }
 
 // lost selects what is changed by a job that there is not any more.
@@ -137,7 +142,7 @@ func (s *Store) CreateSnapshot(ctx context.Context, volume, name string, begin B
 		case place.Backend.Mode == ReadOnly:
 			return place.Backend.Writable()
 		case !place.Backend.Capabilities.V.Snapshots:
-			return fault.New(fault.Invalid, "the backend %s has no snapshots", place.Backend.Name).WithCode("UNSUPPORTED")
+			return fault.New(fault.Invalid, "the backend %s has no snapshots", place.Backend.Name).WithCode("unsupported")
 		}
 		if err := s.admit(ctx, tx, "tenant_id", v.Tenant, Use{Snapshots: 1}); err != nil {
 			return err
@@ -179,6 +184,17 @@ func (s *Store) DeleteSnapshot(
 			return err
 		case state.SnapshotCreating:
 			return fault.New(fault.Conflict, "the snapshot is being taken; wait until its job has ended, or cancel that")
+		}
+		v, err := sourceOf(ctx, tx, &sn)
+		if err != nil {
+			return err
+		}
+		place, err := placeOf(ctx, tx, &v)
+		if err != nil {
+			return err
+		}
+		if place.Backend.Mode == ReadOnly {
+			return place.Backend.Writable()
 		}
 		var derived []string
 		if err := tx.Select(ctx, &derived,
@@ -258,9 +274,8 @@ func (s *Store) Clone(
 		if err := sn.State.Usable(); err != nil {
 			return err
 		}
-		// Its volume may be deleted by now, but its row is there.
-		var of Volume
-		if err := tx.Get(ctx, &of, "SELECT * FROM volumes WHERE id = ?", sn.VolumeID); err != nil {
+		of, err := sourceOf(ctx, tx, &sn)
+		if err != nil {
 			return err
 		}
 		place, err := placeOf(ctx, tx, &of)
@@ -271,7 +286,7 @@ func (s *Store) Clone(
 			return err
 		}
 		if !place.Backend.Capabilities.V.Clone {
-			return fault.New(fault.Invalid, "the backend %s cannot clone", place.Backend.Name).WithCode("UNSUPPORTED")
+			return fault.New(fault.Invalid, "the backend %s cannot clone", place.Backend.Name).WithCode("unsupported")
 		}
 		size := max(req.Size, sn.Size)
 		if req.Size != 0 && req.Size < sn.Size {

@@ -62,7 +62,7 @@ func (v *Volume) belongs(o Owner) {
 type VolumeRequest struct {
 	Tenant, Name string
 	Size         int64       // bytes
-	Kind         driver.Kind // counts only if the policy has none
+	Kind         driver.Kind // counts only if Policy is empty; empty: that of the policy
 	Policy       string      // empty: DefaultPolicy
 	Owner        Owner
 }
@@ -133,9 +133,11 @@ func placeOf(ctx context.Context, q db.Querier, v *Volume) (p Place, err error) 
 	return p, err
 }
 
-// placeFor returns where a policy has volumes made, and completes the request with the policy's kind.
+// placeFor returns where a policy has volumes made, and completes the request. The kind of a policy that the request
+// names overrides that of the request.
 func placeFor(ctx context.Context, q db.Querier, req *VolumeRequest) (p Place, err error) {
-	if req.Policy == "" {
+	named := req.Policy != ""
+	if !named {
 		req.Policy = DefaultPolicy
 	}
 	var policy Policy
@@ -146,7 +148,9 @@ func placeFor(ctx context.Context, q db.Querier, req *VolumeRequest) (p Place, e
 	if err != nil {
 		return p, err
 	}
-	req.Kind = policy.Kind
+	if named || req.Kind == "" {
+		req.Kind = policy.Kind
+	}
 	if p.Backend, err = backendIn(ctx, q, policy.BackendID, ""); err != nil {
 		return p, err
 	}
@@ -157,29 +161,29 @@ func placeFor(ctx context.Context, q db.Querier, req *VolumeRequest) (p Place, e
 	if err != nil {
 		return p, err
 	}
-	p.Pool, err = poolFor(ctx, q, &p, &policy)
+	p.Pool, err = poolFor(ctx, q, &p, &policy, req.Kind)
 	return p, err
 }
 
 // poolFor returns the pool that a policy has volumes made in.
-func poolFor(ctx context.Context, q db.Querier, at *Place, policy *Policy) (Pool, error) {
+func poolFor(ctx context.Context, q db.Querier, at *Place, policy *Policy, kind driver.Kind) (Pool, error) {
 	var all []Pool
 	if err := q.Select(ctx, &all, `SELECT * FROM pools WHERE cluster_id = ? AND (name = ? OR ? = '') AND NOT missing
 		ORDER BY name`, at.Cluster.ID, policy.Pool, policy.Pool); err != nil {
 		return Pool{}, err
 	}
 	if policy.Pool == "" {
-		all = slices.DeleteFunc(all, func(p Pool) bool { return !p.Kind.Holds(policy.Kind) })
+		all = slices.DeleteFunc(all, func(p Pool) bool { return !p.Kind.Holds(kind) })
 	}
 	switch {
 	case len(all) == 1:
 		return all[0], nil
 	case len(all) > 1:
 		return Pool{}, fault.New(fault.Conflict, "the backend %s has %d pools for volumes of the kind %s; name one in the policy %s",
-			at.Backend.Name, len(all), policy.Kind, policy.Name)
+			at.Backend.Name, len(all), kind, policy.Name)
 	}
-	return Pool{}, fault.New(fault.Unavailable, "the backend %s has not told of a pool for the policy %s; discover it, or change "+
-		"the policy", at.Backend.Name, policy.Name)
+	return Pool{}, fault.New(fault.Unavailable, "the backend %s has reported no pool for the policy %s; discover it, or "+
+		"change the policy", at.Backend.Name, policy.Name)
 }
 
 // offers returns a fault unless a backend has volumes of a kind.
@@ -188,7 +192,7 @@ func (b *Backend) offers(kind driver.Kind) error {
 	if kind == driver.Block && c.Block || kind == driver.Filesystem && c.File {
 		return nil
 	}
-	return fault.InvalidField("kind", "the backend %s has no volumes of the kind %s", b.Name, kind).WithCode("UNSUPPORTED")
+	return fault.InvalidField("kind", "the backend %s has no volumes of the kind %s", b.Name, kind).WithCode("unsupported")
 }
 
 // CreateVolume stores a volume that is to be made, and begins its job. A request that is repeated gets the volume
@@ -210,7 +214,7 @@ func (s *Store) CreateVolume(ctx context.Context, req VolumeRequest, begin Begin
 			return err
 		}
 		if again && v.State != state.Failed {
-			j, err = s.repeated(ctx, tx, &v, &req)
+			j, err = s.repeated(ctx, tx, &v, &req, begin)
 			return err
 		}
 		if err := errors.Join(place.Backend.Writable(), place.Backend.offers(req.Kind)); err != nil {
@@ -228,13 +232,21 @@ func (s *Store) CreateVolume(ctx context.Context, req VolumeRequest, begin Begin
 	return v, j, err
 }
 
-// repeated answers a request for a volume that there is.
-func (s *Store) repeated(ctx context.Context, tx *db.Tx, v *Volume, req *VolumeRequest) (Job, error) {
+// repeated answers a request for a volume that exists, with its job. If that ended so long ago that it was
+// forgotten, another one begins, which finds the volume made.
+func (s *Store) repeated(
+	ctx context.Context, tx *db.Tx, v *Volume, req *VolumeRequest, begin Begin,
+) (Job, error) {
 	if v.Asked != req.Size || v.Kind != req.Kind || v.SourceID != "" {
 		return Job{}, fault.New(fault.Conflict, "there is a volume named %s already, of the kind %s and created with %d bytes",
 			v.Name, v.Kind, v.Asked)
 	}
-	return newest(ctx, tx, JobCreateVolume, v.ID)
+	j, err := newest(ctx, tx, JobCreateVolume, v.ID)
+	if err != nil || j.ID != "" {
+		return j, err
+	}
+	j = newJob(JobCreateVolume, v.Tenant, TypeVolume, v.ID)
+	return j, begin(ctx, tx, &j, VolumeArgs{ID: v.ID})
 }
 
 // create stores a new volume, or one that could not be made, and begins its job.
@@ -296,7 +308,7 @@ func (s *Store) ExpandVolume(ctx context.Context, id string, size int64, begin B
 			return fault.InvalidField("new_size_bytes", "must be larger than the volume, which has %d bytes", v.Size)
 		case !place.Backend.Capabilities.V.Expansion:
 			return fault.InvalidField("new_size_bytes", "the backend %s cannot expand volumes", place.Backend.Name).
-				WithCode("UNSUPPORTED")
+				WithCode("unsupported")
 		default:
 			v.State = next
 		}
@@ -331,11 +343,17 @@ func (s *Store) DeleteVolume(ctx context.Context, id string, begin Begin) (v Vol
 			j, err = newest(ctx, tx, JobDeleteVolume, v.ID)
 			return err
 		}
+		place, err := placeOf(ctx, tx, &v)
+		if err != nil {
+			return err
+		}
 		before := v.State
 		next, err := v.State.Begin(state.Delete)
 		switch {
 		case v.Foreign:
 			return errForeign
+		case place.Backend.Mode == ReadOnly:
+			return place.Backend.Writable()
 		case err != nil:
 			return err
 		}
@@ -375,6 +393,9 @@ func (s *Store) EndVolume(
 ) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
 		v, err := volumeIn(ctx, tx, a.ID, tx.ForUpdate())
+		if fault.Is(err, fault.NotFound) || err == nil && v.State.AtRest() {
+			return nil // another run of the job has stored its end
+		}
 		if err != nil {
 			return err
 		}

@@ -7,8 +7,8 @@
 //	                        ▼                 │   │          ▼
 //	                      error               │   │       error_expanding ── expand ──► expanding
 //	                                          │   │
-//	                  the storage system does │   │ it does again
-//	                  not tell it any more    ▼   │
+//	                  the storage system no   │   │ it reports it again
+//	                  longer reports it       ▼   │
 //	                                         missing
 //
 //	Of every state at rest: delete ──► deleting ──► (none), or error_deleting, of which delete tries again.
@@ -95,7 +95,7 @@ func advice(v Volume, a Action) string {
 	case !v.AtRest():
 		return "wait until its job has ended"
 	case v == Missing:
-		return "its storage does not tell it any more; discover the backend again, or delete the volume"
+		return "its storage no longer reports it; discover the backend again, or delete the volume"
 	case v == InUse:
 		return "stop those who use it first"
 	case a == Expand || a == Backup || a == Restore:

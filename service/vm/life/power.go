@@ -36,7 +36,9 @@ func (l *Life) giveUpStart(ctx context.Context, id string) error {
 	if err != nil || r.Job == nil || r.Job.Kind != record.JobStart {
 		return err
 	}
-	_, err = l.jobs.Cancel(ctx, r.Job.ID)
+	if _, err = l.jobs.Cancel(ctx, r.Job.ID); fault.Is(err, fault.Conflict) {
+		return nil // it has just ended
+	}
 	return err
 }
 

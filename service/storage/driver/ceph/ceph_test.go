@@ -229,7 +229,7 @@ func otherKinds(t *testing.T, s *site) {
 	d := s.open(t)
 	for _, kind := range []driver.Kind{driver.Filesystem, driver.Object, ""} {
 		_, err := d.CreateVolume(t.Context(), driver.VolumeSpec{Name: s.name(), Kind: kind, Size: mib})
-		if f := fault.From(err); f == nil || f.Kind != fault.Invalid || f.Field != "kind" || f.Code != "UNSUPPORTED" {
+		if f := fault.From(err); f == nil || f.Kind != fault.Invalid || f.Field != "kind" || f.Code != "unsupported" {
 			t.Errorf("%q: %v", kind, err)
 		}
 	}

@@ -48,7 +48,7 @@ func (d *Driver) CreateVolume(ctx context.Context, spec driver.VolumeSpec) (driv
 	switch {
 	case spec.Kind != driver.Block:
 		return driver.Volume{}, fault.InvalidField("kind", "the pools of Ceph have volumes of the kind block").WithCode(
-			"UNSUPPORTED",
+			"unsupported",
 		)
 	case spec.Size <= 0 || spec.Size > MaxSize:
 		return driver.Volume{}, fault.InvalidField("size_bytes", "must be between 1 and %d", int64(MaxSize))
@@ -141,7 +141,7 @@ func (d *Driver) CloneSnapshot(
 	case spec.Size > MaxSize:
 		return driver.Volume{}, fault.InvalidField("size_bytes", "must be at most %d", int64(MaxSize))
 	case of.Pool != spec.Pool:
-		return driver.Volume{}, fault.InvalidField("pool", "a clone is in the pool of its snapshot").WithCode("UNSUPPORTED")
+		return driver.Volume{}, fault.InvalidField("pool", "a clone is in the pool of its snapshot").WithCode("unsupported")
 	}
 	if err := check("snapshot", of.Native); err != nil {
 		return driver.Volume{}, err

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -49,9 +48,24 @@ type identity struct {
 	ID string `json:"id"`
 }
 
-// Open opens a folder, which it makes if its parent exists. It removes what killed processes have left
-// half made or half removed.
-func Open(folder string) (_ *Driver, err error) {
+// Open opens the folder that has an id. Without one, it prepares the folder, and makes it if its parent exists. A
+// folder with another id or none is a fault of kind Conflict: the file system that it is on may not be mounted, and
+// nothing must be written in its place. Open removes what killed processes have left half removed.
+func Open(folder, id string) (*Driver, error) {
+	d, err := open(folder, id)
+	var path *fs.PathError
+	if errors.As(err, &path) { // users do not see paths
+		return nil, fault.Wrap(fault.Unavailable, err, "its folder cannot be opened: %s", path.Err)
+	}
+	return d, err
+}
+
+func open(folder, id string) (_ *Driver, err error) {
+	if id != "" {
+		if err := checkID(filepath.Join(folder, idFile), id); err != nil {
+			return nil, err
+		}
+	}
 	if err := os.Mkdir(folder, 0o711); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // users of volumes pass
 		return nil, err
 	}
@@ -79,7 +93,20 @@ func Open(folder string) (_ *Driver, err error) {
 	return d, d.sweep()
 }
 
-// identify returns the id in a file, which it makes if there is none.
+// checkID fails unless a file holds an id.
+func checkID(path, id string) error {
+	found, err := readID(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		found, err = "none", nil
+	}
+	if err == nil && found != id {
+		err = fault.New(fault.Conflict, "its folder is another storage system than before: its id is %s, not %s; check whether "+
+			"its file system is mounted", found, id)
+	}
+	return err
+}
+
+// identify reads the id in a file, and creates the file if it does not exist.
 func identify(path string) (string, error) {
 	raw, err := json.Marshal(identity{uuid.NewString()})
 	if err != nil {
@@ -88,12 +115,17 @@ func identify(path string) (string, error) {
 	if err := durable.Create(path, append(raw, '\n'), 0o600); err != nil {
 		return "", err
 	}
-	if raw, err = os.ReadFile(path); err != nil {
+	return readID(path)
+}
+
+func readID(path string) (string, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
 		return "", err
 	}
 	var found identity
 	if err := json.Unmarshal(raw, &found); err != nil || uuid.Validate(found.ID) != nil {
-		return "", fmt.Errorf("%s does not hold the id of a folder of volumes", path)
+		return "", fault.New(fault.Unavailable, "%s in its folder is damaged", idFile)
 	}
 	return found.ID, nil
 }

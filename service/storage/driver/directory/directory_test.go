@@ -34,7 +34,7 @@ type folder struct {
 
 func open(t *testing.T, path string) *folder {
 	t.Helper()
-	d, err := directory.Open(path)
+	d, err := directory.Open(path, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -425,10 +425,26 @@ func TestAFolderKeepsItsID(t *testing.T) {
 	if two, err := open(t, path).Inspect(t.Context()); err != nil || two.NativeID != one.NativeID {
 		t.Errorf("%+v, %v", two, err)
 	}
+	// In place of a folder whose file system is not mounted, nothing is made.
+	other := t.TempDir()
+	if d, err := directory.Open(other, one.NativeID); !fault.Is(err, fault.Conflict) {
+		t.Errorf("%v, %v", d, err)
+	}
+	if entries, err := os.ReadDir(other); err != nil || len(entries) != 0 {
+		t.Errorf("%v, %v", entries, err)
+	}
+	open(t, other)
+	if d, err := directory.Open(other, one.NativeID); !fault.Is(err, fault.Conflict) {
+		t.Errorf("%v, %v", d, err)
+	}
+	if d, err := directory.Open(path, one.NativeID); err != nil || d.Close() != nil {
+		t.Error(err)
+	}
 	write(t, filepath.Join(path, "mainstay.json"), "{}")
-	if d, err := directory.Open(path); err == nil {
-		_ = d.Close()
-		t.Error("a folder whose id is damaged was opened")
+	for name, path := range map[string]string{"damaged": path, "gone": filepath.Join(path, "none", "none")} {
+		if d, err := directory.Open(path, ""); !fault.Is(err, fault.Unavailable) || strings.Contains(fault.From(err).Message, "/") {
+			t.Errorf("%s: %v, %v", name, d, err)
+		}
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package directory keeps volumes in a folder of this host, such as a mounted NFS export. It is what
-// the gateway stands on where there is no storage system.
+// Package directory keeps volumes in a folder of this host, such as a mounted NFS export. The gateway uses
+// one by default.
 //
 //	directory.go   Driver: opens a folder, tells what is in it
 //	volume.go      makes, expands and deletes volumes
@@ -16,13 +16,13 @@
 //	  content/               a volume for files
 //	snapshots/NAME/          a snapshot, the same with snapshot.json
 //	incoming/, trash/        what is being made or removed
-//	NAME.img, NAME.raw, NAME/  anything else is taken in as volumes that are not the gateway's
+//	NAME.img, NAME.raw, NAME/  are listed as volumes that the gateway did not make
 //
 // # Invariants
 //
 //   - Volumes and snapshots are made in incoming and renamed to their place when they are complete
-//     and on the disk. What a killed process leaves in incoming and trash is removed by the next attempt
-//     or the next start.
+//     and on the disk. What a killed process leaves there is removed by the next attempt; the next start
+//     empties trash, too.
 //   - An attempt whose folder in incoming is gone fails: two processes that make the same volume do not
 //     mix their data.
 //   - Paths are opened below the folder's own descriptors (os.Root): symbolic links that users of a
@@ -32,6 +32,8 @@
 // A folder does not keep volumes for files within their sizes, and block volumes take room as they
 // are written to. Where blocks can be shared between files (XFS, Btrfs), snapshots of block volumes
 // are of one moment; elsewhere, and of folders, they are copies of what may change meanwhile.
+//
+// Calls of the file system cannot be broken off: on an NFS server that hangs, calls hang too.
 //
 // It imports driver.
 package directory

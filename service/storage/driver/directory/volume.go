@@ -39,7 +39,7 @@ func empty(folder *os.Root, spec driver.VolumeSpec) error {
 	case spec.Kind == driver.Filesystem:
 		return makeContent(folder)
 	case spec.Kind != driver.Block:
-		return fault.InvalidField("kind", "a folder has volumes of the kinds block and filesystem").WithCode("UNSUPPORTED")
+		return fault.InvalidField("kind", "a folder has volumes of the kinds block and filesystem").WithCode("unsupported")
 	}
 	f, err := folder.OpenFile(dataFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
