@@ -78,8 +78,15 @@ func start(t *testing.T, change ...func(*storage.Config)) *gateway {
 	return g
 }
 
-// begin starts the service with its configuration.
+// begin starts the service with its configuration, and discovers its backend.
 func (g *gateway) begin() {
+	g.Helper()
+	g.run()
+	g.call("POST", "/backends/"+g.local().Id+"/discover", g.admin, nil).Want(200)
+}
+
+// run starts the service with its configuration.
+func (g *gateway) run() {
 	g.Helper()
 	svc, err := storage.New(g.Context(), g.config, storage.Deps{
 		Log:      slog.New(slog.NewTextHandler(g.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
@@ -112,7 +119,6 @@ func (g *gateway) begin() {
 	})
 	g.Cleanup(g.stop)
 	g.admin = g.token("ada", "admin", "")
-	g.call("POST", "/backends/"+g.local().Id+"/discover", g.admin, nil).Want(200)
 }
 
 // token returns a token as somebody else issues it.

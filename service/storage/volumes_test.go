@@ -1,7 +1,10 @@
 package storage_test
 
 import (
+	"errors"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -80,6 +83,12 @@ func TestRequestsThatMakeNoSenseNameTheFieldAndChangeNothing(t *testing.T) {
 	g.call("POST", "/volumes", g.admin, object{
 		"name": "a", "size_bytes": mib, "kubernetes": object{"create_pvc": true},
 	}).Refused(400, "UNSUPPORTED", "kubernetes.create_pvc")
+	g.call("PUT", "/policies/p", g.admin, object{
+		"backend_id": "local", "kind": "block", "storage_class": "fast",
+	}).Refused(400, "UNSUPPORTED", "storage_class")
+	g.call("POST", "/snapshots/none/clone", g.admin, object{"name": "a", "namespace": "b"}).Refused(400, "UNSUPPORTED", "namespace")
+	g.call("POST", "/snapshots/none/restore", g.admin, object{"storage_class": "b"}).Refused(400, "UNSUPPORTED", "storage_class")
+	g.call("POST", "/volumes/none/snapshots", g.admin, object{"snapshot_class": "b"}).Refused(400, "UNSUPPORTED", "snapshot_class")
 	for _, id := range []string{"none", "a%2Fb", "%00", "a@b", "..%2F..", strings.Repeat("x", 64)} {
 		for _, path := range []string{"/volumes/" + id, "/snapshots/" + id, "/jobs/" + id, "/backends/" + id, "/clusters/" + id + "/health"} {
 			if a := g.call("GET", path, g.admin, nil); a.Status != http.StatusNotFound && a.Status != http.StatusBadRequest {
@@ -190,6 +199,55 @@ func TestTenantsAreConfined(t *testing.T) {
 			t.Errorf("%+v", v)
 		}
 	}
+}
+
+func TestWhoCancelsADeletionNeedsTheRoleThatItTakes(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	a := g.call("POST", "/volumes", g.admin, object{"name": "data", "size_bytes": mib})
+	id := g.done(a, g.admin)
+	operator := g.token("olga", "operator", "")
+	deletion := g.call("DELETE", "/volumes/"+id, g.admin, nil)
+	job := contracttest.As[storageapi.VolumeAccepted](deletion.Want(202)).JobId
+	g.call("POST", "/jobs/"+job+"/cancel", operator, nil).Refused(403, "DENIED", "")
+	g.done(deletion, g.admin)
+	made := contracttest.As[storageapi.VolumeAccepted](a).JobId
+	g.call("POST", "/jobs/"+made+"/cancel", operator, nil).Refused(409, "CONFLICT", "") // it has ended
+}
+
+// A folder that is not there, as when its file system is not mounted, is told, and comes back.
+func TestABackendWhoseFolderIsGoneIsUnreachableAndTouchesNothing(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	id := g.done(g.call("POST", "/volumes", g.admin, object{"name": "data", "size_bytes": mib}), g.admin)
+	g.write(id, "kept")
+	folder := filepath.Join(g.config.Data, "volumes")
+	g.stop()
+	if err := errors.Join(os.Rename(folder, folder+".away"), os.Mkdir(folder, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	g.run()
+	a := g.call("POST", "/backends/"+g.local().Id+"/discover", g.admin, nil).Refused(409, "CONFLICT", "")
+	if !strings.Contains(a.Body, "is mounted") {
+		t.Errorf("%s", a.Body)
+	}
+	if b := g.local(); b.Status != "unreachable" || b.LastError == "" {
+		t.Errorf("%+v", b)
+	}
+	if left, err := os.ReadDir(folder); err != nil || len(left) != 0 {
+		t.Errorf("%v, %v", left, err)
+	}
+	if v := g.volume(id, g.admin); v.State != "available" {
+		t.Errorf("what is not known to be gone is %s", v.State)
+	}
+	if err := errors.Join(os.Remove(folder), os.Rename(folder+".away", folder)); err != nil {
+		t.Fatal(err)
+	}
+	g.call("POST", "/backends/"+g.local().Id+"/discover", g.admin, nil).Want(200)
+	if b := g.local(); b.Status != "ready" || b.LastError != "" {
+		t.Errorf("%+v", b)
+	}
+	g.holds(id, "kept")
 }
 
 func TestQuotasNameTheLimit(t *testing.T) {

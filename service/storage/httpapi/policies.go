@@ -40,6 +40,11 @@ func (a *API) GetPolicy(
 func (a *API) PutPolicy(
 	ctx context.Context, req storageapi.PutPolicyRequestObject,
 ) (storageapi.PutPolicyResponseObject, error) {
+	if err := checkNoClaims(
+		[]string{"storage_class", "snapshot_class"}, req.Body.StorageClass, req.Body.SnapshotClass,
+	); err != nil {
+		return nil, err
+	}
 	p, err := a.store.PutPolicy(ctx, record.Policy{
 		Name: req.Name, Description: value(req.Body.Description), BackendID: req.Body.BackendId, Pool: value(req.Body.Pool),
 		Kind: driver.Kind(req.Body.Kind),

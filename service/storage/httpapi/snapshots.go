@@ -78,6 +78,9 @@ func (a *API) CreateSnapshot(
 ) (storageapi.CreateSnapshotResponseObject, error) {
 	name := a.cfg.Now().UTC().Format(timestamp)
 	if req.Body != nil {
+		if err := checkNoClaims([]string{"snapshot_class"}, req.Body.SnapshotClass); err != nil {
+			return nil, err
+		}
 		name = orElse(req.Body.Name, name)
 	}
 	j, err := a.once(ctx, req.Params.IdempotencyKey, "CreateSnapshot "+req.Id, req.Body,
@@ -112,6 +115,9 @@ func (a *API) DeleteSnapshot(
 func (a *API) CloneSnapshot(
 	ctx context.Context, req storageapi.CloneSnapshotRequestObject,
 ) (storageapi.CloneSnapshotResponseObject, error) {
+	if err := checkNoClaims([]string{"namespace", "storage_class"}, req.Body.Namespace, req.Body.StorageClass); err != nil {
+		return nil, err
+	}
 	spec := record.CloneRequest{Kind: record.JobClone, Name: req.Body.Name, Size: value(req.Body.SizeBytes)}
 	j, err := a.once(ctx, req.Params.IdempotencyKey, "CloneSnapshot "+req.Id, req.Body,
 		func(ctx context.Context) (record.Job, error) { return begun(a.volumes.Clone(ctx, req.Id, spec)) })
@@ -129,6 +135,9 @@ func (a *API) RestoreSnapshot(
 	if value(b.InPlace) {
 		return nil, fault.InvalidField("in_place", "the backend cannot put snapshots back in place; restore to a new volume").
 			WithCode("unsupported")
+	}
+	if err := checkNoClaims([]string{"namespace", "storage_class"}, b.Namespace, b.StorageClass); err != nil {
+		return nil, err
 	}
 	spec := record.CloneRequest{Kind: record.JobRestore, Name: value(b.Name), Size: value(b.SizeBytes)}
 	if spec.Name == "" {

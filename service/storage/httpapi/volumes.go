@@ -76,7 +76,7 @@ func (a *API) CreateVolume(
 		return nil, err
 	}
 	if k := b.Kubernetes; k != nil && value(k.CreatePvc) {
-		return nil, errNoClaims
+		return nil, noClaims("kubernetes.create_pvc")
 	}
 	spec := record.VolumeRequest{
 		Tenant: tenant, Name: b.Name, Size: b.SizeBytes, Policy: value(b.Policy),
@@ -93,9 +93,20 @@ func (a *API) CreateVolume(
 	return storageapi.CreateVolume202JSONResponse(acceptedVolume(&j)), err
 }
 
-// errNoClaims is the fault for claims, which no backend of this version has.
-var errNoClaims = fault.InvalidField("kubernetes.create_pvc", "the backend has no claims of Kubernetes").
-	WithCode("unsupported")
+// noClaims is the fault for a field about claims of Kubernetes.
+func noClaims(field string) error {
+	return fault.InvalidField(field, "no backend makes claims of Kubernetes yet").WithCode("unsupported")
+}
+
+// checkNoClaims refuses fields about claims of Kubernetes, by their names in order.
+func checkNoClaims(names []string, given ...*string) error {
+	for i, g := range given {
+		if g != nil {
+			return noClaims(names[i])
+		}
+	}
+	return nil
+}
 
 // ExpandVolume begins to make a volume larger.
 func (a *API) ExpandVolume(

@@ -48,7 +48,10 @@ type gateway struct {
 }
 
 // gate is where calls to the driver wait.
-type gate struct{ entered, open chan struct{} }
+type gate struct {
+	entered, open chan struct{}
+	fail          error // of the call that has waited
+}
 
 // closed makes calls to the driver wait from now on.
 func (g *gateway) closed() *gate {
@@ -68,6 +71,9 @@ func (b breakable) check(ctx context.Context) error {
 		at.entered <- struct{}{}
 		select {
 		case <-at.open:
+			if at.fail != nil {
+				return at.fail
+			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -668,6 +674,146 @@ func TestAnotherStorageSystemInTheSamePlaceIsRefused(t *testing.T) {
 		}
 		if v = g.volume(v.ID); v.State != state.DeletionFailed {
 			t.Errorf("%+v", v)
+		}
+	})
+}
+
+// A run that was paused, and overtaken by another one, comes to its end after that one.
+func TestARunThatWasOvertakenChangesNothing(t *testing.T) {
+	t.Parallel()
+	engines(t, func(g *gateway) {
+		v := g.made("data")
+		why := fault.New(fault.Unavailable, "the storage has not answered")
+		own := caller.ByItself(t.Context())
+		if err := g.store.EndVolume(own, record.VolumeArgs{ID: v.ID}, state.Create, nil, why); err != nil {
+			t.Fatal(err)
+		}
+		if now := g.volume(v.ID); now.State != state.Available || now.LastError != "" || now.UpdatedAt != v.UpdatedAt {
+			t.Errorf("%+v", now)
+		}
+		g.write(v, "kept")
+		_, j, err := g.volumes.Delete(g.admin, v.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.done(j)
+		if err := g.store.EndVolume(own, record.VolumeArgs{ID: v.ID}, state.Delete, nil, why); err != nil {
+			t.Error(err)
+		}
+		if _, err := g.store.Volume(g.admin, v.ID); !fault.Is(err, fault.NotFound) {
+			t.Errorf("a deleted volume is back: %v", err)
+		}
+	})
+}
+
+// What has failed in one replica may have been made by another one meanwhile.
+func TestAJobThatFailsRemovesNothing(t *testing.T) {
+	t.Parallel()
+	engines(t, func(g *gateway) {
+		at := g.closed()
+		v, j, err := g.volumes.Create(g.admin, record.VolumeRequest{Name: "data", Size: 8 * mib})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-at.entered
+		other, err := directory.Open(g.folder, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = other.Close() }()
+		name := driver.Name{Pool: directory.PoolName, Native: v.Native}
+		if _, err := other.CreateVolume(t.Context(), driver.VolumeSpec{Name: name, Kind: driver.Block, Size: 8 * mib}); err != nil {
+			t.Fatal(err)
+		}
+		g.write(v, "precious")
+		g.hold.Store(nil)
+		at.fail = fault.New(fault.Unavailable, "the storage has not answered")
+		close(at.open)
+		if j = g.ended(j); j.Job.State != kitjobs.Failed {
+			t.Errorf("%+v", j.Job)
+		}
+		g.holds(v, "precious")
+	})
+}
+
+func TestARequestThatIsRepeatedLongAfterGetsAJobThatSucceeds(t *testing.T) {
+	t.Parallel()
+	engines(t, func(g *gateway) {
+		v := g.made("data")
+		g.write(v, "kept")
+		if err := g.db.Update(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), "DELETE FROM operations")
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		again, j, err := g.volumes.Create(g.admin, record.VolumeRequest{Name: "data", Size: 8 * mib})
+		if err != nil || again.ID != v.ID || j.ID == "" {
+			t.Fatalf("%+v, %+v, %v", again, j, err)
+		}
+		g.done(j)
+		g.holds(v, "kept")
+	})
+}
+
+func TestTheKindIsThatOfTheRequestUnlessAPolicyIsNamed(t *testing.T) {
+	t.Parallel()
+	engines(t, func(g *gateway) {
+		for name, c := range map[string]struct {
+			policy     string
+			kind, want driver.Kind
+		}{
+			"a": {"", "", driver.Block},
+			"b": {"", driver.Filesystem, driver.Filesystem},
+			"c": {record.SharedPolicy, driver.Block, driver.Filesystem},
+			"d": {record.DefaultPolicy, driver.Filesystem, driver.Block},
+		} {
+			v, j, err := g.volumes.Create(g.admin, record.VolumeRequest{Name: name, Size: mib, Policy: c.policy, Kind: c.kind})
+			if err != nil {
+				t.Fatal(err)
+			}
+			g.done(j)
+			if v = g.volume(v.ID); v.Kind != c.want {
+				t.Errorf("%s: %s, want %s", name, v.Kind, c.want)
+			}
+		}
+		if _, _, err := g.volumes.Create(g.admin, record.VolumeRequest{Name: "e", Size: mib, Kind: driver.Object}); !fault.Is(
+			err, fault.Invalid,
+		) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestNothingIsChangedInAReadOnlyBackend(t *testing.T) {
+	t.Parallel()
+	engines(t, func(g *gateway) {
+		v := g.made("data")
+		sn, j, err := g.volumes.Snapshot(g.admin, v.ID, "one")
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.done(j)
+		if err := g.db.Update(t.Context(), func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), "UPDATE backends SET mode = ?", record.ReadOnly)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for name, err := range map[string]error{
+			"create":          third(g.volumes.Create(g.admin, record.VolumeRequest{Name: "more", Size: mib})),
+			"expand":          third(g.volumes.Expand(g.admin, v.ID, 16*mib)),
+			"delete":          third(g.volumes.Delete(g.admin, v.ID)),
+			"snapshot":        third(g.volumes.Snapshot(g.admin, v.ID, "two")),
+			"delete snapshot": third(g.volumes.DeleteSnapshot(g.admin, sn.ID, true)),
+			"clone":           third(g.volumes.Clone(g.admin, sn.ID, record.CloneRequest{Kind: record.JobClone, Name: "copy"})),
+		} {
+			if !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "read-only") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if g.volume(v.ID).State != state.Available {
+			t.Errorf("%+v", g.volume(v.ID))
 		}
 	})
 }

@@ -161,8 +161,8 @@ type attempt struct {
 
 var errGone = fault.New(fault.Unavailable, "the gateway has closed its connection to the cluster")
 
-// current returns the helper for short calls. If there is none, it is started; all who need it wait for
-// that, each as long as its context allows.
+// current returns the helper for short calls, and starts it if it is not running. All callers wait for
+// the same start, each as long as its context allows.
 func (d *Driver) current(ctx context.Context) (*helper, error) {
 	d.mu.Lock()
 	h, a := d.helper, d.attempt

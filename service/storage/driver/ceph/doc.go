@@ -35,13 +35,13 @@
 //
 //   - A driver talks to one cluster: the first fsid that it sees, or that of its Config, is the only one.
 //   - A deleted volume is gone for callers at once. If it has snapshots, its image stays without content
-//     of its own until the last of them, and the last clone of them, is gone; until then its name is not
-//     to be had again.
+//     of its own until the last of them, and the last clone of them, is gone. Until then its name cannot
+//     be used again.
 //   - Clones share data with their snapshots (clone v2). The deletion of a snapshot leaves its data to
 //     its clones, and that space is free again only when they are gone.
 //   - A volume that clients have open is not deleted: the fault names them.
 //
-// Not seen are images of version 1, images in namespaces of RBD, and volumes of CephFS.
+// Images of format 1, images in RBD namespaces and CephFS volumes are not listed.
 //
 // It imports driver.
 package ceph

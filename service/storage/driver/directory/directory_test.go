@@ -471,7 +471,7 @@ func TestACopyThatTheStorageHasNoRoomForLeavesNothing(t *testing.T) {
 		if left := append(f.names("incoming"), f.names("snapshots")...); len(left) > 0 {
 			t.Errorf("left: %v", left)
 		}
-		// It can be deleted although there is no room at all.
+		// Deletion needs no room.
 		_ = os.WriteFile(filepath.Join(path, "rest"), bytes.Repeat([]byte("x"), 20*mib), 0o600)
 		if err := f.DeleteVolume(t.Context(), v); err != nil {
 			t.Error(err)

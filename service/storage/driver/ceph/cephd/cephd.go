@@ -24,8 +24,8 @@
 // # Invariants
 //
 //   - Only images and snapshots whose names are those of gateways are changed.
-//   - Requests for the same image or snapshot run one after the other, so that what a caller has given
-//     up is over before the next request sees the image.
+//   - Requests for the same image or snapshot run one after the other, so that a request whose caller
+//     has given up ends before the next one sees the image.
 //   - It ends at once when its input ends, whatever librados waits for.
 //   - The key is neither logged nor in errors, and other users' debuggers do not see this process.
 package cephd

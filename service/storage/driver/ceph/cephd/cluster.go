@@ -86,7 +86,7 @@ func (c *cluster) ask(r *wire.Request) (out wire.Response, err error) {
 	out.Answers = map[string]json.RawMessage{}
 	for _, command := range r.Commands {
 		if !readers[command] {
-			return out, fmt.Errorf("the command %q is none that reads", command)
+			return out, fmt.Errorf("the command %q is not one that only reads", command)
 		}
 		if out.Answers[command], err = c.command(command); err != nil {
 			return out, err

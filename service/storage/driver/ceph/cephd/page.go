@@ -76,7 +76,7 @@ func (p *pool) page(r *wire.Request) (out wire.Response, err error) {
 	return out, nil
 }
 
-// peek returns an image of the list, or nil if there is none for callers.
+// peek returns an image of the list, or nil if callers must not see it.
 func (p *pool) peek(l listed) (*wire.Image, error) {
 	image, err := p.glance(l)
 	if err == nil && image.State == wire.Deleted {

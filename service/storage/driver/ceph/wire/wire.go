@@ -8,7 +8,7 @@
 //	                 <-   Response, ..., in any order
 //	end of input     ->   the helper ends
 //
-// Neither believes the other's lengths: a frame is at most MaxFrame bytes.
+// Neither side trusts the lengths that the other sends: a frame has at most MaxFrame bytes.
 //
 // It imports nothing of the service.
 package wire
