@@ -58,8 +58,8 @@ func (r *Runner) Claim(k Key) (release func(), err error) {
 	return func() { r.claimed.Delete(k.hash) }, nil
 }
 
-// Once returns what begin starts, or what the caller (who) started earlier with the same request and the same word, which
-// get reads by its id. An empty word starts something each time.
+// Once returns what begin starts, or what the caller (who) started earlier with the same request and the same word,
+// which get reads by its id. With an empty word, it starts something each time.
 func Once[T any](
 	ctx context.Context, r *Runner, who, word string, request any, get func(ctx context.Context, id string) (T, error),
 	begin func(ctx context.Context) (T, error),
