@@ -2,10 +2,13 @@
 # Puts the tables of settings, made from the code, between their markers in each service's guide.
 set -eu
 cd "$(dirname "$0")/.."
+program=$(mktemp)
+trap 'rm -f "$program"' EXIT
+go build -o "$program" ./cmd/mainstay
 fill() { # fill GUIDE MARKER COMMAND: what `mainstay settings COMMAND` prints goes between <!-- MARKER:begin --> and <!-- MARKER:end -->
 	guide=docs/services/$1.md
 	table=$(mktemp)
-	go run ./cmd/mainstay settings "$3" >"$table"
+	"$program" settings "$3" >"$table"
 	awk -v table="$table" -v begin="<!-- $2:begin -->" -v end="<!-- $2:end -->" '
 		index($0, begin) { print; while ((getline line < table) > 0) print line; skipping = 1; next }
 		index($0, end) { skipping = 0 }

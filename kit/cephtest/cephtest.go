@@ -46,6 +46,27 @@ func StartManaged(t testing.TB) *Cluster {
 	return start(t, true)
 }
 
+// Helper builds mainstay-ceph, the program that speaks to a cluster for the storage gateway, and returns its path.
+func Helper(t testing.TB) string {
+	t.Helper()
+	require.Program(t, "gcc", "gcc")
+	for _, header := range []string{"rados/librados.h", "rbd/librbd.h"} {
+		if _, err := os.Stat(filepath.Join("/usr/include", header)); err != nil {
+			require.Missing(t, "%s is not installed (apt-get install librados-dev librbd-dev)", header)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "mainstay-ceph")
+	cmd := exec.CommandContext(
+		t.Context(), "go", "build", "-tags", "ceph pacific", "-o", path,
+		"github.com/mainstay-infra/mainstay/cmd/mainstay-ceph",
+	)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return path
+}
+
 // Signal sends a signal to a daemon: ceph-mon, ceph-osd or ceph-mgr.
 func (c *Cluster) Signal(t testing.TB, daemon string, signal syscall.Signal) {
 	t.Helper()

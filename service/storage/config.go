@@ -18,6 +18,9 @@ type Config struct {
 
 	Directories []string `key:"directories" help:"Folders of this host that backends of the type nfs keep volumes in, as NAME=PATH. Default: local, the folder volumes in the data folder."`
 
+	CephClusters []string `key:"ceph-clusters" help:"Clusters that backends of the type ceph use, as NAME=[USER@]PATH: the path of a ceph.conf that names the keyring, and the client, admin without one."`
+	CephProgram  string   `key:"ceph-program" help:"Program mainstay-ceph, which speaks to Ceph. Default: the one beside this program, or in PATH."`
+
 	AuthRequired bool   `key:"auth-required" default:"false" help:"Require tokens. Without it everybody is the admin anonymous, and the service listens on loopback only."`
 	JWTSecret    string `key:"jwt-secret" secret:"true" help:"Secret that tokens are signed with, at least 32 bytes; replicas must share it. Without one it is derived from the secret key."`
 
@@ -45,6 +48,9 @@ const LocalBackend = "local"
 // Validate returns an error for invalid settings and for settings that contradict each other.
 func (c *Config) Validate() error {
 	if _, err := c.folders(); err != nil {
+		return err
+	}
+	if _, err := parseClusters(c.CephClusters); err != nil {
 		return err
 	}
 	if _, err := httpserve.ParseLogMode(c.AccessLog); err != nil {

@@ -6,13 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strings"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/db"
-	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
 	"github.com/mainstay-infra/mainstay/kit/keyring"
 	"github.com/mainstay-infra/mainstay/kit/operation"
@@ -55,58 +52,6 @@ func openDatabase(ctx context.Context, cfg Config) (*db.DB, error) {
 	return d, nil
 }
 
-// entryName matches the names of entries in the settings.
-var entryName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$`)
-
-// parseFolders reads the setting directories.
-func parseFolders(entries []string) (map[string]string, error) {
-	folders := map[string]string{}
-	for _, e := range entries {
-		name, path, ok := strings.Cut(e, "=")
-		if !ok || !entryName.MatchString(name) || !filepath.IsAbs(path) {
-			return nil, fault.InvalidField("directories", "%q is not NAME=PATH with an absolute path", e)
-		}
-		if folders[name] != "" {
-			return nil, fault.InvalidField("directories", "there are two entries %s", name)
-		}
-		folders[name] = path
-	}
-	return folders, nil
-}
-
-// connect opens the storage system of a backend.
-func (s *Service) connect(ctx context.Context, b record.Backend) (driver.Driver, error) {
-	path, err := s.folderOf(b)
-	if err != nil {
-		return nil, err
-	}
-	c, err := s.store.ClusterOf(ctx, b.ID)
-	if err != nil && !fault.Is(err, fault.NotFound) {
-		return nil, err
-	}
-	return openDirectory(path, c.NativeID)
-}
-
-// check returns a fault if the settings have no entry for a backend, or none of its type.
-func (s *Service) check(b record.Backend) error {
-	_, err := s.folderOf(b)
-	return err
-}
-
-func (s *Service) folderOf(b record.Backend) (string, error) {
-	if b.Type != typeNFS {
-		return "", fault.InvalidField("backend_type", "backends of the type %s are not supported yet", b.Type)
-	}
-	path, ok := s.folders[b.ConnectionRef]
-	if !ok {
-		return "", fault.InvalidField("connection_ref", "the setting directories has no entry %s", b.ConnectionRef)
-	}
-	return path, nil
-}
-
-// typeNFS is the type of backends that are folders.
-const typeNFS = "nfs"
-
 // openRooms creates the rooms, dependencies first.
 func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 	secrets, err := s.openKeys(ctx, deps)
@@ -114,6 +59,9 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 		return err
 	}
 	if s.folders, err = s.cfg.folders(); err != nil {
+		return err
+	}
+	if s.ceph, err = parseClusters(s.cfg.CephClusters); err != nil {
 		return err
 	}
 	s.store = record.New(s.db, s.audit, s.now)

@@ -44,6 +44,7 @@ type Service struct {
 	log     *slog.Logger
 	now     func() time.Time
 	folders map[string]string // of backends of the type nfs, by the name of their entry
+	ceph    map[string]cephCluster
 
 	db       *db.DB
 	audit    *audit.Log

@@ -37,27 +37,6 @@ const python = "/usr/bin/python3"
 // within bounds the calls of these tests.
 const within = 4 * time.Second
 
-// program builds mainstay-ceph.
-func program(t *testing.T) string {
-	t.Helper()
-	require.Program(t, "gcc", "gcc")
-	for _, header := range []string{"rados/librados.h", "rbd/librbd.h"} {
-		if _, err := os.Stat(filepath.Join("/usr/include", header)); err != nil {
-			require.Missing(t, "%s is not installed (apt-get install librados-dev librbd-dev)", header)
-		}
-	}
-	path := filepath.Join(t.TempDir(), "mainstay-ceph")
-	cmd := exec.CommandContext(
-		t.Context(), "go", "build", "-tags", "ceph pacific", "-o", path,
-		"github.com/mainstay-infra/mainstay/cmd/mainstay-ceph",
-	)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return path
-}
-
 // site is a cluster and the helper's program.
 type site struct {
 	*cephtest.Cluster
@@ -175,7 +154,7 @@ func TestTheDriverOnARealCluster(t *testing.T) {
 	if out, err := exec.Command(python, "-c", "import rbd").CombinedOutput(); err != nil {
 		require.Missing(t, "Ceph's library for Python is not installed (apt-get install python3-rbd): %s", out)
 	}
-	s := &site{program: program(t), Cluster: cephtest.StartManaged(t)}
+	s := &site{program: cephtest.Helper(t), Cluster: cephtest.StartManaged(t)}
 	t.Run("suite", func(t *testing.T) {
 		drivertest.Run(t, func(t *testing.T) drivertest.Backend {
 			return drivertest.Backend{Driver: s.open(t), Pool: s.Pool, Kind: driver.Block, Write: s.write, Read: s.read}

@@ -10,3 +10,7 @@ import (
 func openDirectory(_, _ string) (driver.Driver, error) {
 	return nil, fault.New(fault.Unavailable, "backends of the type nfs need Linux")
 }
+
+func (s *Service) openCeph(_ cephCluster, _ string) (driver.Driver, error) {
+	return nil, fault.New(fault.Unavailable, "backends of the type ceph need Linux")
+}

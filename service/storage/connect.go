@@ -1,0 +1,107 @@
+package storage
+
+import (
+	"context"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/storage/driver"
+	"github.com/mainstay-infra/mainstay/service/storage/record"
+)
+
+// The types of backends that there are drivers for.
+const (
+	typeNFS  = "nfs"
+	typeCeph = "ceph"
+)
+
+// cephCluster says how a Ceph cluster is reached.
+type cephCluster struct {
+	conf string // path of a ceph.conf
+	user string // without "client."
+}
+
+// entryName matches the names of entries in the settings.
+var entryName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$`)
+
+// parseEntries reads a setting whose entries are NAME=VALUE, with the paths that valid returns true for.
+func parseEntries(key string, entries []string, form string, valid func(value string) bool) (map[string]string, error) {
+	all := map[string]string{}
+	for _, e := range entries {
+		name, value, ok := strings.Cut(e, "=")
+		if !ok || !entryName.MatchString(name) || !valid(value) {
+			return nil, fault.InvalidField(key, "%q is not %s with an absolute path", e, form)
+		}
+		if all[name] != "" {
+			return nil, fault.InvalidField(key, "there are two entries %s", name)
+		}
+		all[name] = value
+	}
+	return all, nil
+}
+
+// parseFolders reads the setting directories.
+func parseFolders(entries []string) (map[string]string, error) {
+	return parseEntries("directories", entries, "NAME=PATH", filepath.IsAbs)
+}
+
+// cephUser matches the names of Ceph's clients, without "client.".
+var cephUser = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
+
+// splitCluster reads [USER@]PATH.
+func splitCluster(value string) cephCluster {
+	if user, conf, ok := strings.Cut(value, "@"); ok && !strings.Contains(user, "/") {
+		return cephCluster{conf: conf, user: user}
+	}
+	return cephCluster{conf: value, user: "admin"}
+}
+
+// parseClusters reads the setting ceph-clusters.
+func parseClusters(entries []string) (map[string]cephCluster, error) {
+	values, err := parseEntries("ceph-clusters", entries, "NAME=[USER@]PATH", func(value string) bool {
+		c := splitCluster(value)
+		return filepath.IsAbs(c.conf) && cephUser.MatchString(c.user)
+	})
+	all := map[string]cephCluster{}
+	for name, value := range values {
+		all[name] = splitCluster(value)
+	}
+	return all, err
+}
+
+// check returns a fault if the settings have no entry for a backend, or if there is no driver for its type.
+func (s *Service) check(b record.Backend) error {
+	var known bool
+	var setting string
+	switch b.Type {
+	case typeNFS:
+		_, known = s.folders[b.ConnectionRef]
+		setting = "directories"
+	case typeCeph:
+		_, known = s.ceph[b.ConnectionRef]
+		setting = "ceph-clusters"
+	default:
+		return fault.InvalidField("backend_type", "backends of the type %s are not supported yet", b.Type)
+	}
+	if !known {
+		return fault.InvalidField("connection_ref", "the setting %s has no entry %s", setting, b.ConnectionRef)
+	}
+	return nil
+}
+
+// connect opens the storage system of a backend: the one that it was the first time.
+func (s *Service) connect(ctx context.Context, b record.Backend) (driver.Driver, error) {
+	if err := s.check(b); err != nil {
+		return nil, err
+	}
+	c, err := s.store.ClusterOf(ctx, b.ID)
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return nil, err
+	}
+	if b.Type == typeCeph {
+		return s.openCeph(s.ceph[b.ConnectionRef], c.NativeID)
+	}
+	return openDirectory(s.folders[b.ConnectionRef], c.NativeID)
+}
