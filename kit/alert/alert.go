@@ -33,6 +33,7 @@ type Alert struct {
 	SiteID      string  `db:"site_id"` // empty if it concerns no site
 	Subject     string  `db:"subject"` // the id of what it is about
 	Message     string  `db:"message"`
+	Evidence    string  `db:"evidence"` // a JSON object with the numbers that it was found by; empty: none
 	FirstSeenAt db.Time `db:"first_seen_at"`
 	LastSeenAt  db.Time `db:"last_seen_at"`
 	ResolvedAt  db.Time `db:"resolved_at"`
@@ -59,6 +60,8 @@ type Rule struct {
 	// apply to another's alert. It must be a constant of the program.
 	Query string
 	Args  []any
+	// Evidence says that Query also returns the column evidence: the text of a JSON object.
+	Evidence bool
 }
 
 // Config holds the dependencies of Alerts.
@@ -91,13 +94,17 @@ func (a *Alerts) Sweep(ctx context.Context, rules []Rule) error {
 
 func (a *Alerts) fire(ctx context.Context, tx *db.Tx, r Rule, now db.Time) (fired []Alert, err error) {
 	args := append([]any{r.Kind, now.UnixMicro(), r.Kind, r.Severity, now, now}, r.Args...)
+	evidence := "''"
+	if r.Evidence {
+		evidence = "c.evidence"
+	}
 	err = tx.Select(
 		ctx, &fired,
-		`INSERT INTO alerts (id, kind, severity, status, org_id, site_id, subject, message, first_seen_at, last_seen_at,
-			resolved_by, acknowledged_by, acknowledge_note)
+		`INSERT INTO alerts (id, kind, severity, status, org_id, site_id, subject, message, evidence, first_seen_at,
+			last_seen_at, resolved_by, acknowledged_by, acknowledge_note)
 		SELECT CAST(? AS TEXT) || '-' || c.subject || '-' || CAST(CAST(? AS BIGINT) AS TEXT), CAST(? AS TEXT),
-			CAST(? AS TEXT), 'firing', c.org_id, c.site_id, c.subject, c.message, CAST(? AS BIGINT), CAST(? AS BIGINT),
-			'', '', ''
+			CAST(? AS TEXT), 'firing', c.org_id, c.site_id, c.subject, c.message, `+evidence+`, CAST(? AS BIGINT),
+			CAST(? AS BIGINT), '', '', ''
 		FROM (`+r.Query+`) AS c WHERE NOT EXISTS
 			(SELECT 1 FROM alerts a WHERE a.kind = ? AND a.subject = c.subject AND a.status = 'firing') LIMIT ?
 		ON CONFLICT DO NOTHING RETURNING *`,

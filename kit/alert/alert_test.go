@@ -60,8 +60,9 @@ func each(t *testing.T, test func(h *house)) {
 
 var full = alert.Rule{
 	Kind: "disk_full", Severity: "critical",
-	Query: "SELECT id AS subject, org_id, site_id, 'disk ' || id || ' is full' AS message FROM disks WHERE used > ?",
-	Args:  []any{90},
+	Query: `SELECT id AS subject, org_id, site_id, 'disk ' || id || ' is full' AS message,
+		'{"used": ' || CAST(used AS TEXT) || '}' AS evidence FROM disks WHERE used > ?`,
+	Args: []any{90}, Evidence: true,
 }
 
 func (h *house) update(f func(tx *db.Tx) error) error {
@@ -134,7 +135,7 @@ func TestAlertsFollowFromWhatTheirRuleFinds(t *testing.T) {
 		}
 		list := h.list(db.All(), alert.Filter{})
 		if len(list) != 2 || list[0].Subject != "a2" || list[0].Status != alert.Firing || list[0].LastSeenAt != db.At(h.now) ||
-			list[0].Message != "disk a2 is full" || list[0].Severity != "critical" || list[0].OrgID != "a" || list[0].SiteID != "here" ||
+			list[0].Message != "disk a2 is full" || list[0].Evidence != `{"used": 95}` || list[0].Severity != "critical" || list[0].OrgID != "a" || list[0].SiteID != "here" ||
 			list[1].Status != alert.Resolved || list[1].ResolvedAt != db.At(h.now) || list[1].ResolvedBy != "" {
 			h.Errorf("%+v", list)
 		}

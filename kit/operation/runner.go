@@ -74,6 +74,14 @@ func New(c Config) *Runner {
 // Run runs operations until ctx ends.
 func (r *Runner) Run(ctx context.Context) error { return r.jobs.Run(ctx) }
 
+// Pause keeps all replicas from starting operations, or lets them start again. Those that run go on.
+func (r *Runner) Pause(ctx context.Context, tx *db.Tx, paused bool) error {
+	if paused {
+		return r.jobs.Pause(ctx, tx, queue)
+	}
+	return r.jobs.Resume(ctx, tx, queue)
+}
+
 // Begin stores an operation and its job with args in the caller's transaction. The caller sets
 // kind, tenant, actor and the service's own columns in row; Begin sets the rest. If another request
 // has just used the same key (WithKey), it fails with a Conflict fault.
