@@ -202,10 +202,11 @@ func TestADeletedOrgActsNoMore(t *testing.T) {
 			c.Errorf("campaign: %s", got.Status)
 		}
 		c.eventually("dead letters of both events", func() bool { return len(c.deadLetters(r.Id)) == 2 })
+		attempts := len(tg.got()) // more than one if the first was repeated before the org was deleted
 		c.ahead(time.Hour)
 		c.maintain()
-		if n := len(tg.got()); n != 1 {
-			c.Errorf("the target got %d requests", n)
+		if n := len(tg.got()); n != attempts {
+			c.Errorf("the target got %d requests, %d of them afterwards", n, n-attempts)
 		}
 	})
 }
