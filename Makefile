@@ -5,6 +5,9 @@ TOOL      = $(GO) tool -modfile=tools/go.mod
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS   = -s -w -X main.version=$(VERSION) -X github.com/mainstay-infra/mainstay/kit/telemetry.version=$(VERSION)
 
+# The programs that are built are the same wherever they are built. Tests are compiled alike, so that they share the cache.
+export GOFLAGS ?= -trimpath
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -64,6 +67,10 @@ run: build ## Build and run all services on this machine, and install what they 
 .PHONY: test
 test: deps build check-generated lint ## Run everything that CI runs
 	./scripts/test.sh
+
+.PHONY: race
+race: deps build ## Run the Go tests with the race detector, also those of whole services, which CI runs without it
+	MAINSTAY_REQUIRE=all $(GO) test -count=1 -race -vet=off -timeout 90m ./...
 
 .PHONY: test-fast
 test-fast: ## Run the tests that need nothing installed

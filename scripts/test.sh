@@ -13,11 +13,18 @@ run() { # run NAME FOLDER GO-TEST-FLAGS...
 	(cd "$folder" && go tool -modfile="$OLDPWD/tools/go.mod" gotestsum --format pkgname-and-test-fails --jsonfile "$results/$name.json" -- "$@") || status=1
 }
 root=$PWD
-# Tests run programs and engines, which the test cache does not see, hence -count=1.
-cd "$root" && run root . -count=1 -race -timeout 40m ./...
-cd "$root" && run e2e e2e -count=1 -timeout 25m ./...
-cd "$root" && run bench bench -count=1 -timeout 5m ./...
-
+# Tests run programs and engines, which the test cache does not see, hence -count=1. "make lint" has looked for mistakes
+# already, hence -vet=off. The tests of these whole services boot guests and fill databases. They take several times as
+# long with the race detector: "make race" runs them with it.
+module=$(go list -m)
+whole="$module/service/edge $module/service/hypervisor $module/service/vm"
+rooms=$(go list ./... | grep -v -x -F "$(echo "$whole" | tr ' ' '\n')")
+# shellcheck disable=SC2086 # lists of packages
+cd "$root" && run rooms . -count=1 -vet=off -race -timeout 40m $rooms
+# shellcheck disable=SC2086 # lists of packages
+cd "$root" && run whole . -count=1 -vet=off -timeout 40m $whole
+cd "$root" && run e2e e2e -count=1 -vet=off -timeout 25m ./...
+cd "$root" && run bench bench -count=1 -vet=off -timeout 5m ./...
 
 # The consoles: units, then every page in a real browser against the real binary.
 cd "$root/web" && npm run --silent test -- --reporter=default --reporter=json --outputFile.json="$results/units.web" || status=1

@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -157,9 +156,10 @@ func (p *Podman) Stop() {
 func (p *Podman) Image(name, version string) string {
 	p.t.Helper()
 	folder := p.t.TempDir()
-	_, here, _, _ := runtime.Caller(0)
-	build := exec.CommandContext(context.Background(), "go", "build", "-o", filepath.Join(folder, "web"), ".")
-	build.Dir = filepath.Join(filepath.Dir(here), "testdata", "web")
+	build := exec.CommandContext(
+		context.Background(), "go", "build", "-o", filepath.Join(folder, "web"),
+		"github.com/mainstay-infra/mainstay/kit/podman/podmantest/testdata/web",
+	)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		p.t.Fatalf("%v\n%s", err, out)
