@@ -24,6 +24,58 @@ func NewClient(server string, options ...rest.Option) (*Client, error) {
 	return &Client{c}, nil
 }
 
+// ListAlerts What needs attention, newest first
+func (c *Client) ListAlerts(ctx context.Context, params *ListAlertsParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/alerts")
+	if params != nil {
+		out.Query("state", params.State)
+		out.Query("severity", params.Severity)
+		out.Query("limit", params.Limit)
+		out.Query("cursor", params.Cursor)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// EvaluateAlerts Check all conditions now, not only when the monitor does
+func (c *Client) EvaluateAlerts(ctx context.Context, body EvaluateAlertsJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/alerts/evaluate").JSON("application/json", body), editors)
+}
+
+// EvaluateAlertsWithBody Check all conditions now, not only when the monitor does
+func (c *Client) EvaluateAlertsWithBody(ctx context.Context, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/alerts/evaluate").Body(contentType, body), editors)
+}
+
+// AcknowledgeAlert Say that somebody takes care of an alert, which stays open
+func (c *Client) AcknowledgeAlert(ctx context.Context, id AlertID, body AcknowledgeAlertJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/alerts/{id}/ack").Path("id", id).JSON("application/json", body), editors)
+}
+
+// AcknowledgeAlertWithBody Say that somebody takes care of an alert, which stays open
+func (c *Client) AcknowledgeAlertWithBody(ctx context.Context, id AlertID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/alerts/{id}/ack").Path("id", id).Body(contentType, body), editors)
+}
+
+// ResolveAlert Say that an alert is over
+func (c *Client) ResolveAlert(ctx context.Context, id AlertID, body ResolveAlertJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/alerts/{id}/resolve").Path("id", id).JSON("application/json", body), editors)
+}
+
+// ResolveAlertWithBody Say that an alert is over
+func (c *Client) ResolveAlertWithBody(ctx context.Context, id AlertID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/alerts/{id}/resolve").Path("id", id).Body(contentType, body), editors)
+}
+
+// SilenceAlert Have nobody notified of an alert for a time
+func (c *Client) SilenceAlert(ctx context.Context, id AlertID, body SilenceAlertJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/alerts/{id}/silence").Path("id", id).JSON("application/json", body), editors)
+}
+
+// SilenceAlertWithBody Have nobody notified of an alert for a time
+func (c *Client) SilenceAlertWithBody(ctx context.Context, id AlertID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/alerts/{id}/silence").Path("id", id).Body(contentType, body), editors)
+}
+
 // ListAudit Who changed what, newest first
 func (c *Client) ListAudit(ctx context.Context, params *ListAuditParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("GET", "/audit")
@@ -172,6 +224,41 @@ func (c *Client) WatchJob(ctx context.Context, id JobID, params *WatchJobParams,
 	out := rest.To("GET", "/jobs/{id}/watch").Path("id", id)
 	if params != nil {
 		out.Header("Last-Event-ID", params.LastEventID)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// GetMaintenance Whether jobs are started
+func (c *Client) GetMaintenance(ctx context.Context, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/maintenance"), editors)
+}
+
+// SetMaintenance Start no more jobs, or go on
+func (c *Client) SetMaintenance(ctx context.Context, body SetMaintenanceJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/maintenance").JSON("application/json", body), editors)
+}
+
+// SetMaintenanceWithBody Start no more jobs, or go on
+func (c *Client) SetMaintenanceWithBody(ctx context.Context, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/maintenance").Body(contentType, body), editors)
+}
+
+// GetCapacityHistory Capacity and health over time
+func (c *Client) GetCapacityHistory(ctx context.Context, params *GetCapacityHistoryParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/metrics/history")
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+		out.Query("since", params.Since)
+		out.Query("points", params.Points)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// GetSummary Capacity and counts of everything that the caller may see
+func (c *Client) GetSummary(ctx context.Context, params *GetSummaryParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/metrics/summary")
+	if params != nil {
+		out.Query("cluster", params.Cluster)
 	}
 	return c.Send(ctx, out, editors)
 }

@@ -16,6 +16,27 @@ import (
 // Register registers every operation of the contract with mux, below the path base. fail
 // sends the errors of s, and those of requests that are not as the contract says.
 func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer) {
+	mux.HandleFunc("GET "+base+"/alerts", rest.Serve(fail, func(in *rest.Input, q *ListAlertsRequestObject) {
+		in.Query("state", false, &q.Params.State)
+		in.Query("severity", false, &q.Params.Severity)
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListAlerts, ListAlertsResponseObject.VisitListAlertsResponse))
+	mux.HandleFunc("POST "+base+"/alerts/{id}/ack", rest.Serve(fail, func(in *rest.Input, q *AcknowledgeAlertRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[AcknowledgeAlertJSONRequestBody](in, false)
+	}, s.AcknowledgeAlert, AcknowledgeAlertResponseObject.VisitAcknowledgeAlertResponse))
+	mux.HandleFunc("POST "+base+"/alerts/{id}/resolve", rest.Serve(fail, func(in *rest.Input, q *ResolveAlertRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[ResolveAlertJSONRequestBody](in, false)
+	}, s.ResolveAlert, ResolveAlertResponseObject.VisitResolveAlertResponse))
+	mux.HandleFunc("POST "+base+"/alerts/{id}/silence", rest.Serve(fail, func(in *rest.Input, q *SilenceAlertRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[SilenceAlertJSONRequestBody](in, false)
+	}, s.SilenceAlert, SilenceAlertResponseObject.VisitSilenceAlertResponse))
+	mux.HandleFunc("POST "+base+"/alerts/evaluate", rest.Serve(fail, func(in *rest.Input, q *EvaluateAlertsRequestObject) {
+		q.Body = rest.JSON[EvaluateAlertsJSONRequestBody](in, false)
+	}, s.EvaluateAlerts, EvaluateAlertsResponseObject.VisitEvaluateAlertsResponse))
 	mux.HandleFunc("GET "+base+"/audit", rest.Serve(fail, func(in *rest.Input, q *ListAuditRequestObject) {
 		in.Query("actor", false, &q.Params.Actor)
 		in.Query("action", false, &q.Params.Action)
@@ -83,6 +104,19 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Path("id", &q.Id)
 		q.Body = rest.JSON[CancelJobJSONRequestBody](in, false)
 	}, s.CancelJob, CancelJobResponseObject.VisitCancelJobResponse))
+	mux.HandleFunc("GET "+base+"/maintenance", rest.Serve(fail, func(_ *rest.Input, _ *GetMaintenanceRequestObject) {
+	}, s.GetMaintenance, GetMaintenanceResponseObject.VisitGetMaintenanceResponse))
+	mux.HandleFunc("POST "+base+"/maintenance", rest.Serve(fail, func(in *rest.Input, q *SetMaintenanceRequestObject) {
+		q.Body = rest.JSON[SetMaintenanceJSONRequestBody](in, true)
+	}, s.SetMaintenance, SetMaintenanceResponseObject.VisitSetMaintenanceResponse))
+	mux.HandleFunc("GET "+base+"/metrics/history", rest.Serve(fail, func(in *rest.Input, q *GetCapacityHistoryRequestObject) {
+		in.Query("cluster", false, &q.Params.Cluster)
+		in.Query("since", false, &q.Params.Since)
+		in.Query("points", false, &q.Params.Points)
+	}, s.GetCapacityHistory, GetCapacityHistoryResponseObject.VisitGetCapacityHistoryResponse))
+	mux.HandleFunc("GET "+base+"/metrics/summary", rest.Serve(fail, func(in *rest.Input, q *GetSummaryRequestObject) {
+		in.Query("cluster", false, &q.Params.Cluster)
+	}, s.GetSummary, GetSummaryResponseObject.VisitGetSummaryResponse))
 	mux.HandleFunc("GET "+base+"/nodes", rest.Serve(fail, func(in *rest.Input, q *ListNodesRequestObject) {
 		in.Query("cluster", false, &q.Params.Cluster)
 		in.Query("limit", false, &q.Params.Limit)
@@ -194,6 +228,96 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
 		q.Body = rest.JSON[CreateSnapshotJSONRequestBody](in, false)
 	}, s.CreateSnapshot, CreateSnapshotResponseObject.VisitCreateSnapshotResponse))
+}
+
+// ListAlertsRequestObject is a request of ListAlerts.
+type ListAlertsRequestObject struct {
+	Params ListAlertsParams
+}
+
+// ListAlertsResponseObject is an answer of ListAlerts.
+type ListAlertsResponseObject interface {
+	VisitListAlertsResponse(w http.ResponseWriter) error
+}
+
+type ListAlerts200ResponseHeaders struct {
+	Link *string
+}
+
+type ListAlerts200JSONResponse struct {
+	Body    []Alert
+	Headers ListAlerts200ResponseHeaders
+}
+
+func (r ListAlerts200JSONResponse) VisitListAlertsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
+}
+
+// EvaluateAlertsRequestObject is a request of EvaluateAlerts.
+type EvaluateAlertsRequestObject struct {
+	Body *EvaluateAlertsJSONRequestBody
+}
+
+// EvaluateAlertsResponseObject is an answer of EvaluateAlerts.
+type EvaluateAlertsResponseObject interface {
+	VisitEvaluateAlertsResponse(w http.ResponseWriter) error
+}
+
+type EvaluateAlerts200JSONResponse Evaluation
+
+func (r EvaluateAlerts200JSONResponse) VisitEvaluateAlertsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// AcknowledgeAlertRequestObject is a request of AcknowledgeAlert.
+type AcknowledgeAlertRequestObject struct {
+	Id   AlertID
+	Body *AcknowledgeAlertJSONRequestBody
+}
+
+// AcknowledgeAlertResponseObject is an answer of AcknowledgeAlert.
+type AcknowledgeAlertResponseObject interface {
+	VisitAcknowledgeAlertResponse(w http.ResponseWriter) error
+}
+
+type AcknowledgeAlert200JSONResponse Alert
+
+func (r AcknowledgeAlert200JSONResponse) VisitAcknowledgeAlertResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ResolveAlertRequestObject is a request of ResolveAlert.
+type ResolveAlertRequestObject struct {
+	Id   AlertID
+	Body *ResolveAlertJSONRequestBody
+}
+
+// ResolveAlertResponseObject is an answer of ResolveAlert.
+type ResolveAlertResponseObject interface {
+	VisitResolveAlertResponse(w http.ResponseWriter) error
+}
+
+type ResolveAlert200JSONResponse Alert
+
+func (r ResolveAlert200JSONResponse) VisitResolveAlertResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// SilenceAlertRequestObject is a request of SilenceAlert.
+type SilenceAlertRequestObject struct {
+	Id   AlertID
+	Body *SilenceAlertJSONRequestBody
+}
+
+// SilenceAlertResponseObject is an answer of SilenceAlert.
+type SilenceAlertResponseObject interface {
+	VisitSilenceAlertResponse(w http.ResponseWriter) error
+}
+
+type SilenceAlert200JSONResponse Alert
+
+func (r SilenceAlert200JSONResponse) VisitSilenceAlertResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
 // ListAuditRequestObject is a request of ListAudit.
@@ -466,6 +590,69 @@ type CancelJobResponseObject interface {
 type CancelJob200JSONResponse Job
 
 func (r CancelJob200JSONResponse) VisitCancelJobResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// GetMaintenanceRequestObject is a request of GetMaintenance.
+type GetMaintenanceRequestObject struct {
+}
+
+// GetMaintenanceResponseObject is an answer of GetMaintenance.
+type GetMaintenanceResponseObject interface {
+	VisitGetMaintenanceResponse(w http.ResponseWriter) error
+}
+
+type GetMaintenance200JSONResponse Maintenance
+
+func (r GetMaintenance200JSONResponse) VisitGetMaintenanceResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// SetMaintenanceRequestObject is a request of SetMaintenance.
+type SetMaintenanceRequestObject struct {
+	Body *SetMaintenanceJSONRequestBody
+}
+
+// SetMaintenanceResponseObject is an answer of SetMaintenance.
+type SetMaintenanceResponseObject interface {
+	VisitSetMaintenanceResponse(w http.ResponseWriter) error
+}
+
+type SetMaintenance200JSONResponse Maintenance
+
+func (r SetMaintenance200JSONResponse) VisitSetMaintenanceResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// GetCapacityHistoryRequestObject is a request of GetCapacityHistory.
+type GetCapacityHistoryRequestObject struct {
+	Params GetCapacityHistoryParams
+}
+
+// GetCapacityHistoryResponseObject is an answer of GetCapacityHistory.
+type GetCapacityHistoryResponseObject interface {
+	VisitGetCapacityHistoryResponse(w http.ResponseWriter) error
+}
+
+type GetCapacityHistory200JSONResponse CapacityHistory
+
+func (r GetCapacityHistory200JSONResponse) VisitGetCapacityHistoryResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// GetSummaryRequestObject is a request of GetSummary.
+type GetSummaryRequestObject struct {
+	Params GetSummaryParams
+}
+
+// GetSummaryResponseObject is an answer of GetSummary.
+type GetSummaryResponseObject interface {
+	VisitGetSummaryResponse(w http.ResponseWriter) error
+}
+
+type GetSummary200JSONResponse Summary
+
+func (r GetSummary200JSONResponse) VisitGetSummaryResponse(w http.ResponseWriter) error {
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
@@ -912,6 +1099,21 @@ func (r CreateSnapshot202JSONResponse) VisitCreateSnapshotResponse(w http.Respon
 // Server answers every operation of the contract. An error that it returns is sent as the
 // contract describes errors.
 type Server interface {
+	// ListAlerts What needs attention, newest first
+	// (GET /alerts)
+	ListAlerts(context.Context, ListAlertsRequestObject) (ListAlertsResponseObject, error)
+	// EvaluateAlerts Check all conditions now, not only when the monitor does
+	// (POST /alerts/evaluate)
+	EvaluateAlerts(context.Context, EvaluateAlertsRequestObject) (EvaluateAlertsResponseObject, error)
+	// AcknowledgeAlert Say that somebody takes care of an alert, which stays open
+	// (POST /alerts/{id}/ack)
+	AcknowledgeAlert(context.Context, AcknowledgeAlertRequestObject) (AcknowledgeAlertResponseObject, error)
+	// ResolveAlert Say that an alert is over
+	// (POST /alerts/{id}/resolve)
+	ResolveAlert(context.Context, ResolveAlertRequestObject) (ResolveAlertResponseObject, error)
+	// SilenceAlert Have nobody notified of an alert for a time
+	// (POST /alerts/{id}/silence)
+	SilenceAlert(context.Context, SilenceAlertRequestObject) (SilenceAlertResponseObject, error)
 	// ListAudit Who changed what, newest first
 	// (GET /audit)
 	ListAudit(context.Context, ListAuditRequestObject) (ListAuditResponseObject, error)
@@ -957,6 +1159,18 @@ type Server interface {
 	// CancelJob Ask a job to end
 	// (POST /jobs/{id}/cancel)
 	CancelJob(context.Context, CancelJobRequestObject) (CancelJobResponseObject, error)
+	// GetMaintenance Whether jobs are started
+	// (GET /maintenance)
+	GetMaintenance(context.Context, GetMaintenanceRequestObject) (GetMaintenanceResponseObject, error)
+	// SetMaintenance Start no more jobs, or go on
+	// (POST /maintenance)
+	SetMaintenance(context.Context, SetMaintenanceRequestObject) (SetMaintenanceResponseObject, error)
+	// GetCapacityHistory Capacity and health over time
+	// (GET /metrics/history)
+	GetCapacityHistory(context.Context, GetCapacityHistoryRequestObject) (GetCapacityHistoryResponseObject, error)
+	// GetSummary Capacity and counts of everything that the caller may see
+	// (GET /metrics/summary)
+	GetSummary(context.Context, GetSummaryRequestObject) (GetSummaryResponseObject, error)
 	// ListNodes The hosts of the clusters, by name
 	// (GET /nodes)
 	ListNodes(context.Context, ListNodesRequestObject) (ListNodesResponseObject, error)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/service/storage/monitor"
 )
 
 // EnvPrefix precedes the names of the service's environment variables.
@@ -20,6 +21,10 @@ type Config struct {
 
 	CephClusters []string `key:"ceph-clusters" help:"Clusters that backends of the type ceph use, as NAME=[USER@]PATH: the path of a ceph.conf that names the keyring, and the client, admin without one."`
 	CephProgram  string   `key:"ceph-program" help:"Program mainstay-ceph, which speaks to Ceph. Default: the one beside this program, or in PATH."`
+
+	MonitorInterval    int    `key:"monitor-interval-secs" default:"60" min:"1" max:"3600" help:"How often the conditions of alerts are checked, in seconds."`
+	AlertWebhookURL    string `key:"alert-webhook-url" help:"URL that is told about alerts that open and resolve, as Standard Webhooks."`
+	AlertWebhookSecret string `key:"alert-webhook-secret" secret:"true" help:"Secret (whsec_...) that signs what is sent to alert-webhook-url."`
 
 	AuthRequired bool   `key:"auth-required" default:"false" help:"Require tokens. Without it everybody is the admin anonymous, and the service listens on loopback only."`
 	JWTSecret    string `key:"jwt-secret" secret:"true" help:"Secret that tokens are signed with, at least 32 bytes; replicas must share it. Without one it is derived from the secret key."`
@@ -51,6 +56,9 @@ func (c *Config) Validate() error {
 		return err
 	}
 	if _, err := parseClusters(c.CephClusters); err != nil {
+		return err
+	}
+	if err := monitor.CheckWebhook(c.AlertWebhookURL, c.AlertWebhookSecret); err != nil {
 		return err
 	}
 	if _, err := httpserve.ParseLogMode(c.AccessLog); err != nil {

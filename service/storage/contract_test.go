@@ -102,6 +102,7 @@ func takeTour(tr *tour) {
 	volume := tr.done(tr.ok("CreateVolume", "/volumes", object{"name": "data", "size_bytes": 8 * mib, "tenant_id": "acme"}, 202), tr.admin)
 	tr.ok("ListVolumes", "/volumes?q=DATA&tenant=acme&backend=local&kind=block&state=available", nil, 200)
 	tr.ok("GetVolume", "/volumes/"+volume, nil, 200)
+	tr.alerted()
 	tr.done(tr.ok("ExpandVolume", "/volumes/"+volume+"/expand", object{"new_size_bytes": 16 * mib}, 202), tr.admin)
 	snapshot := tr.done(tr.ok("CreateSnapshot", "/volumes/"+volume+"/snapshots", object{"name": "one"}, 202), tr.admin)
 	tr.ok("ListVolumeSnapshots", "/volumes/"+volume+"/snapshots", nil, 200)
@@ -120,7 +121,7 @@ func takeTour(tr *tour) {
 	if body := tr.ok("WatchJob", "/jobs/"+all[0].Id+"/watch", nil, 200).Body; !strings.Contains(body, `"succeeded"`) {
 		tr.Errorf("%s", body)
 	}
-	tr.cancelled()
+	tr.paused()
 	tr.ok("ListAudit", "/audit?q=acme", nil, 200)
 	tr.ok("VerifyAudit", "/audit/verify", nil, 200)
 	tr.call("POST", "/audit/acknowledge", tr.admin, object{"through": 1, "note": "nothing"}).Want(400)
@@ -147,18 +148,59 @@ func (g *gateway) breakAudit() {
 	g.begin()
 }
 
-// cancelled cancels a job. The ones that follow each other quickly may have ended before that.
-func (tr *tour) cancelled() {
+// paused cancels a job that waits because no jobs are started.
+func (tr *tour) paused() {
 	tr.Helper()
-	for range 50 {
-		a := tr.call("POST", "/volumes", tr.admin, object{"name": "brief", "size_bytes": mib}).Want(202)
-		j := contracttest.As[storageapi.VolumeAccepted](a)
-		if tr.call("POST", "/jobs/"+j.JobId+"/cancel", tr.admin, nil).Status == http.StatusOK {
-			return
-		}
-		tr.done(tr.call("DELETE", "/volumes/"+j.Resource.VolumeId, tr.admin, nil), tr.admin)
+	tr.ok("SetMaintenance", "/maintenance", object{"paused": true}, 200)
+	a := tr.call("POST", "/volumes", tr.admin, object{"name": "brief", "size_bytes": mib}).Want(202)
+	j := contracttest.As[storageapi.VolumeAccepted](a)
+	m := contracttest.As[storageapi.Maintenance](tr.ok("GetMaintenance", "/maintenance", nil, 200))
+	if !m.Paused || m.Queued != 1 || m.Running != 0 || m.By != "ada" || m.Since == nil {
+		tr.Errorf("%+v", m)
 	}
-	tr.Error("no job was cancelled")
+	if c := contracttest.As[storageapi.Job](tr.ok("CancelJob", "/jobs/"+j.JobId+"/cancel", nil, 200)); c.Error == nil {
+		tr.Errorf("%+v", c)
+	}
+	tr.ok("SetMaintenance", "/maintenance", object{"paused": false}, 200)
+	tr.done(tr.call("POST", "/volumes", tr.admin, object{"name": "brief", "size_bytes": mib}), tr.admin)
+}
+
+// alerted takes care of an alert about the tenant acme, which has one volume.
+func (tr *tour) alerted() {
+	tr.Helper()
+	tr.call("PUT", "/tenants/acme", tr.admin, object{"quota": object{"volumes": 1}}).Want(200)
+	if e := contracttest.As[storageapi.Evaluation](tr.ok("EvaluateAlerts", "/alerts/evaluate", nil, 200)); e.OpenAlerts == 0 || e.Evaluated == 0 {
+		tr.Errorf("%+v", e)
+	}
+	tr.ok("ListAlerts", "/alerts?state=open&severity=critical&limit=1", nil, 200)
+	found := tr.alert("quota_almost_used", tr.admin)
+	if found.TenantId != "acme" || found.Evidence["used"] != 1.0 {
+		tr.Errorf("%+v", found)
+	}
+	alert := "/alerts/" + found.Id
+	if a := contracttest.As[storageapi.Alert](tr.ok("AcknowledgeAlert", alert+"/ack", nil, 200)); a.AcknowledgedBy != "ada" {
+		tr.Errorf("%+v", a)
+	}
+	if a := contracttest.As[storageapi.Alert](tr.ok("SilenceAlert", alert+"/silence", nil, 200)); a.SilencedUntil == nil {
+		tr.Errorf("%+v", a)
+	}
+	for range 2 { // it may be over already
+		if a := contracttest.As[storageapi.Alert](tr.ok("ResolveAlert", alert+"/resolve", nil, 200)); a.State != "resolved" {
+			tr.Errorf("%+v", a)
+		}
+	}
+	tr.call("POST", alert+"/ack", tr.admin, nil).Refused(409, "ALERT_RESOLVED", "")
+	tr.call("POST", "/alerts/none/silence", tr.admin, object{"secs": 60, "reason": "work"}).Refused(404, "NOT_FOUND", "")
+	tr.call("POST", alert+"/silence", tr.admin, object{"secs": 2592001}).Refused(400, "VALIDATION_ERROR", "secs")
+	tr.call("PUT", "/tenants/acme", tr.admin, object{"quota": object{"volumes": 9}}).Want(200)
+	sum := contracttest.As[storageapi.Summary](tr.ok("GetSummary", "/metrics/summary?cluster=local", nil, 200))
+	if sum.Clusters != 1 || sum.Pools != 1 || sum.Volumes != 1 || sum.RawCapacityBytes == 0 || len(sum.Forecasts) != 1 {
+		tr.Errorf("%+v", sum)
+	}
+	history := contracttest.As[storageapi.CapacityHistory](tr.ok("GetCapacityHistory", "/metrics/history?points=60", nil, 200))
+	if len(history.Points) == 0 || history.Points[0].RawCapacityBytes == 0 || history.Points[0].Health != "ok" {
+		tr.Errorf("%+v", history)
+	}
 }
 
 func TestProbesAndTheVersionNeedNoToken(t *testing.T) {

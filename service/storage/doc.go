@@ -6,6 +6,7 @@
 //
 //	httpapi/    translates the API contract to calls of rooms; credentials
 //	provision/  makes, expands, clones, snapshots and removes volumes
+//	monitor/    alerts, and how full clusters are over time
 //	backend/    connections to the storage systems, and passes over what they have
 //	job/        long work as durable jobs
 //	record/     rows and SQL: tenants, backends, policies, volumes, snapshots, jobs, audit log

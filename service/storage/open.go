@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/mainstay-infra/mainstay/kit/alert"
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/db"
@@ -18,6 +19,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
 	"github.com/mainstay-infra/mainstay/service/storage/httpapi"
 	"github.com/mainstay-infra/mainstay/service/storage/job"
+	"github.com/mainstay-infra/mainstay/service/storage/monitor"
 	"github.com/mainstay-infra/mainstay/service/storage/provision"
 	"github.com/mainstay-infra/mainstay/service/storage/record"
 )
@@ -28,6 +30,7 @@ func Migrations() []db.Migration {
 		{Owner: "audit", Files: audit.Migrations()},
 		{Owner: "jobs", Files: jobs.Migrations()},
 		{Owner: "operation", Files: operation.Migrations()},
+		{Owner: "alert", Files: alert.Migrations()},
 		{Owner: "keyring", Files: keyring.Migrations()},
 		{Owner: "storage", Files: record.Migrations()},
 	}
@@ -74,6 +77,13 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 	s.volumes = provision.New(provision.Config{
 		Store: s.store, Jobs: s.jobs, Backends: s.backends, Log: s.log, Now: s.now,
 	})
+	if s.monitor, err = monitor.New(monitor.Config{
+		DB: s.db, Store: s.store, Audit: s.audit, Log: s.log, Now: s.now, URL: s.cfg.AlertWebhookURL,
+		Secret: s.cfg.AlertWebhookSecret,
+	}); err != nil {
+		return err
+	}
+	s.cfg.AlertWebhookSecret = ""
 	if err := s.begin(caller.ByItself(ctx)); err != nil {
 		return err
 	}
@@ -87,7 +97,7 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 		Log: s.log, Registry: deps.Registry, Tracer: deps.Tracer, Console: deps.Console, Now: s.now,
 		AccessLog: s.cfg.AccessLog, MaxInFlight: s.cfg.MaxInFlight, Ending: s.ending, Version: deps.Version, Tokens: tokens,
 		Ping:  func(ctx context.Context) (string, error) { return s.db.Engine().String(), s.db.Ping(ctx) },
-		Store: s.store, Jobs: s.jobs, Backends: s.backends, Volumes: s.volumes,
+		Store: s.store, Jobs: s.jobs, Backends: s.backends, Volumes: s.volumes, Monitor: s.monitor,
 	})
 	return err
 }

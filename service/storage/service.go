@@ -24,6 +24,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/storage/caller"
 	"github.com/mainstay-infra/mainstay/service/storage/httpapi"
 	"github.com/mainstay-infra/mainstay/service/storage/job"
+	"github.com/mainstay-infra/mainstay/service/storage/monitor"
 	"github.com/mainstay-infra/mainstay/service/storage/provision"
 	"github.com/mainstay-infra/mainstay/service/storage/record"
 )
@@ -53,6 +54,7 @@ type Service struct {
 	jobs     *job.Runner
 	backends *backend.Set
 	volumes  *provision.Manager
+	monitor  *monitor.Monitor
 	api      *httpapi.API
 
 	ending context.Context // done when the service ends
@@ -104,6 +106,9 @@ func (s *Service) Run(ctx context.Context) error {
 	for _, p := range []jobs.Periodic{
 		{Name: "discover backends", Interval: discoverInterval, Run: s.discover},
 		{Name: "end what lost jobs have left", Interval: 15 * time.Second, Run: s.volumes.Sweep},
+		{Name: "monitor", Interval: time.Duration(s.cfg.MonitorInterval) * time.Second, Run: s.monitor.Round},
+		{Name: "tell of alerts", Interval: 2 * time.Second, Run: s.monitor.Notify},
+		{Name: "forget alerts", Interval: time.Hour, Run: s.monitor.Expire},
 		{Name: "forget jobs", Interval: time.Hour, Run: s.jobs.Expire},
 		{Name: "seals", Interval: time.Minute, Run: func(ctx context.Context) error {
 			return s.keys.Renew(ctx, s.db, func(tx *db.Tx, rotated bool) (int, error) { return s.renew(ctx, tx, rotated) })

@@ -234,6 +234,10 @@ func TestABackendWhoseFolderIsGoneIsUnreachableAndTouchesNothing(t *testing.T) {
 	if b := g.local(); b.Status != "unreachable" || b.LastError == "" {
 		t.Errorf("%+v", b)
 	}
+	g.call("POST", "/alerts/evaluate", g.admin, nil).Want(200)
+	if a := g.alert("backend_unreachable", g.admin); a.Severity != "critical" || !strings.Contains(a.Description, "is mounted") {
+		t.Errorf("%+v", a)
+	}
 	if left, err := os.ReadDir(folder); err != nil || len(left) != 0 {
 		t.Errorf("%v, %v", left, err)
 	}

@@ -136,6 +136,10 @@ func (s *Set) unreached(ctx context.Context, b *record.Backend, cause error) err
 	if fault.Is(cause, fault.Conflict) {
 		kind = fault.Conflict
 	}
+	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errSilent) {
+		// Whoever asked has left, or the service ends. That says nothing about the storage system.
+		return fault.Wrap(fault.Unavailable, cause, "the backend %s was not asked to the end", b.Name)
+	}
 	err := fault.Wrap(kind, cause, "the backend %s cannot be used: %s", b.Name, fault.From(cause).Message)
 	own := caller.ByItself(context.WithoutCancel(ctx))
 	return errors.Join(err, s.cfg.Store.Unreached(own, b.ID, err.Message))

@@ -21,7 +21,7 @@ var access = auth.NewAccess(caller.Ladder(), func(c caller.Caller) string { retu
 var nobodys = map[string]bool{
 	"CreateBackend": true, "DiscoverBackend": true, "CordonBackend": true, "UncordonBackend": true,
 	"PutPolicy": true, "DeletePolicy": true, "PutTenant": true, "DeleteTenant": true,
-	"VerifyAudit": true, "AcknowledgeAudit": true,
+	"VerifyAudit": true, "AcknowledgeAudit": true, "SetMaintenance": true,
 }
 
 var errNoToken = fault.New(fault.Unauthenticated, "a token is required: Authorization: Bearer JWT")

@@ -19,6 +19,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/storage/backend"
 	"github.com/mainstay-infra/mainstay/service/storage/caller"
 	"github.com/mainstay-infra/mainstay/service/storage/job"
+	"github.com/mainstay-infra/mainstay/service/storage/monitor"
 	"github.com/mainstay-infra/mainstay/service/storage/provision"
 	"github.com/mainstay-infra/mainstay/service/storage/record"
 )
@@ -43,6 +44,7 @@ type Config struct {
 	Jobs     *job.Runner
 	Backends *backend.Set
 	Volumes  *provision.Manager
+	Monitor  *monitor.Monitor
 }
 
 // API serves the contract's operations.
@@ -53,6 +55,7 @@ type API struct {
 	jobs     *job.Runner
 	backends *backend.Set
 	volumes  *provision.Manager
+	monitor  *monitor.Monitor
 }
 
 var _ storageapi.Server = (*API)(nil)
@@ -67,7 +70,9 @@ const maxBody = 1 << 20
 
 // New returns an API.
 func New(cfg Config) (*API, error) {
-	a := &API{cfg: cfg, store: cfg.Store, jobs: cfg.Jobs, backends: cfg.Backends, volumes: cfg.Volumes}
+	a := &API{
+		cfg: cfg, store: cfg.Store, jobs: cfg.Jobs, backends: cfg.Backends, volumes: cfg.Volumes, monitor: cfg.Monitor,
+	}
 	c, err := Contract()
 	if err != nil {
 		return nil, err

@@ -50,6 +50,11 @@ func New(c Config) *Runner {
 // Run runs jobs until ctx ends.
 func (r *Runner) Run(ctx context.Context) error { return r.kit.Run(ctx) }
 
+// SetPaused keeps all replicas from starting jobs, or lets them start again.
+func (r *Runner) SetPaused(ctx context.Context, paused bool) error {
+	return r.store.SetMaintenance(ctx, paused, func(tx *db.Tx) error { return r.kit.Pause(ctx, tx, paused) })
+}
+
 // Expire deletes jobs that ended more than a day ago.
 func (r *Runner) Expire(ctx context.Context) error { return r.kit.Expire(ctx) }
 

@@ -151,21 +151,22 @@ func (d *Driver) Inspect(ctx context.Context) (driver.Cluster, error) {
 		return driver.Cluster{}, fault.Wrap(fault.Unavailable, err, "the folder of the volumes does not answer")
 	}
 	c := driver.Cluster{
-		NativeID: d.id, Name: filepath.Base(d.path), Health: driver.Healthy, Raw: room.total, Used: room.total - room.free,
+		NativeID: d.id, Name: filepath.Base(d.path), Health: driver.Healthy, Raw: room.total, Used: room.used,
 		Available: room.free,
 	}
 	if room.readOnly {
 		c.Health, c.Summary = driver.Critical, "the file system is mounted read-only"
 	}
 	c.Pools = []driver.Pool{{
-		Name: PoolName, Kind: driver.PoolNFSExport, Replicas: 1, Used: c.Used, Max: c.Raw, Health: c.Health,
+		Name: PoolName, Kind: driver.PoolNFSExport, Replicas: 1, Used: c.Used, Max: c.Used + c.Available, Health: c.Health,
 	}}
 	return c, context.Cause(ctx)
 }
 
+// room is that of a file system, in bytes. It keeps some of it for root: total may be more than used and free.
 type room struct {
-	total, free int64 // bytes
-	readOnly    bool
+	total, used, free int64
+	readOnly          bool
 }
 
 func (d *Driver) room() (room, error) {
@@ -180,8 +181,9 @@ func (d *Driver) room() (room, error) {
 	}
 	size := stat.Bsize
 	return room{
-		total:    int64(stat.Blocks) * size, //nolint:gosec // file systems are smaller
-		free:     int64(stat.Bavail) * size, //nolint:gosec // file systems are smaller
+		total:    int64(stat.Blocks) * size,            //nolint:gosec // file systems are smaller
+		used:     int64(stat.Blocks-stat.Bfree) * size, //nolint:gosec // file systems are smaller
+		free:     int64(stat.Bavail) * size,            //nolint:gosec // file systems are smaller
 		readOnly: stat.Flags&unix.ST_RDONLY != 0,
 	}, nil
 }
