@@ -177,7 +177,7 @@ func pages(running []devService) string {
 		}
 		return text + "\n"
 	case len(without) > 0:
-		return "\nThe API reference is at /docs of an address; this program was built without consoles.\n"
+		return "\nThe API reference is at /docs of an address. No console is built in for " + strings.Join(without, ", ") + ".\n"
 	}
 	return ""
 }

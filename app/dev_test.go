@@ -26,7 +26,7 @@ func TestDevModeTellsOfWhatRuns(t *testing.T) {
 			"\nOpen an address for the console; the API reference is at /docs. No console yet: b.\n" +
 			"Try in another terminal, in this folder:\n\n  ./prog a one && ./prog a two\n"},
 		"no console": {[]devService{b}, table + "  b        http://x:2  rock       no one\n" +
-			"\nThe API reference is at /docs of an address; this program was built without consoles.\n"},
+			"\nThe API reference is at /docs of an address. No console is built in for b.\n"},
 		"no API": {[]devService{c}, "  c        http://x:3             \n"},
 	} {
 		if got := devText("./prog", tt.running); !strings.HasSuffix(got, tt.want) {

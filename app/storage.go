@@ -70,8 +70,8 @@ stops the start.`,
 	return cmd
 }
 
-// devTokenLife is how long the token of dev mode is valid: the secret that it is signed with is beside it, so an earlier
-// end would protect nothing.
+// devTokenLife is how long the token of dev mode is valid: the secret that it is signed with is beside it, so an
+// earlier end would protect nothing.
 const devTokenLife = 20 * 365 * 24 * time.Hour
 
 // newStorageCredentials generates the secret that tokens are signed with, and the token of an admin without a tenant.

@@ -106,7 +106,8 @@ func (s commands) nodes() *cobra.Command {
 		Heads: []string{"NAME", "OSDS", "UP", "IN", "USED", "CLUSTER"},
 		Row: func(n storageapi.Node) []any {
 			return []any{
-				n.Name, n.Osds, n.OsdsUp, n.OsdsIn, share(n.UsedBytes, n.CapacityBytes), output.Ref{Kind: "CLUSTER", ID: n.ClusterId},
+				n.Name, n.Osds, n.OsdsUp, n.OsdsIn, share(n.UsedBytes, n.CapacityBytes),
+				output.Ref{Kind: "CLUSTER", ID: n.ClusterId},
 			}
 		},
 	}, func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {

@@ -78,7 +78,8 @@ func failure(j *storageapi.Job) error {
 	return exit.Hinted(errors.New(output.Escape(j.Error.Message)), fmt.Sprintf("'mainstay storage job show %s' tells more", j.Id))
 }
 
-// keyFlag defines --idempotency-key, for commands that begin a job. The returned function reads it once the command runs.
+// keyFlag defines --idempotency-key, for commands that begin a job. The returned function reads it once the command
+// runs.
 func keyFlag(cmd *cobra.Command) func() *string {
 	key := cmd.Flags().String("idempotency-key", "",
 		"word of your choice; when the command is repeated with it, the same job answers")

@@ -22,7 +22,9 @@ func (s commands) snapshots() *cobra.Command {
 }
 
 var snapshotColumns = output.Columns[storageapi.Snapshot]{
-	Heads: []string{"ID", "NAME", "VOLUME", "STATE", "SIZE", "USED", "CONSISTENCY", "CLONES", "TENANT", "CREATED", "LAST ERROR"},
+	Heads: []string{
+		"ID", "NAME", "VOLUME", "STATE", "SIZE", "USED", "CONSISTENCY", "CLONES", "TENANT", "CREATED", "LAST ERROR",
+	},
 	Row: func(s storageapi.Snapshot) []any {
 		return []any{
 			s.Id, s.Name, output.Ref{Kind: "VOLUME", ID: s.VolumeId}, s.State, verb.Bytes(s.SizeBytes), size(s.UsedBytes),

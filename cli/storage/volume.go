@@ -15,7 +15,9 @@ import (
 func (s commands) volumes() *cobra.Command {
 	cmd := verb.Group("volume", "Volumes: create, list, expand, delete",
 		"  mainstay storage volume create data --size 10GiB\n  mainstay storage volume list", "volumes")
-	cmd.AddCommand(s.volumeList(), s.volumeShow(), s.volumeCreate(), s.volumeExpand(), s.volumeDelete(), s.volumeSnapshots())
+	cmd.AddCommand(
+		s.volumeList(), s.volumeShow(), s.volumeCreate(), s.volumeExpand(), s.volumeDelete(), s.volumeSnapshots(),
+	)
 	return cmd
 }
 
@@ -55,8 +57,9 @@ func (s commands) volumeList() *cobra.Command {
 }
 
 func (s commands) volumeShow() *cobra.Command {
-	return s.Object(verb.Verb{Use: "show VOLUME", Short: "Show one volume", Example: "  mainstay storage volume show data"},
-		func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetVolume(ctx, c.Args[0]) })
+	return s.Object(verb.Verb{
+		Use: "show VOLUME", Short: "Show one volume", Example: "  mainstay storage volume show data",
+	}, func(ctx context.Context, c *call) (*http.Response, error) { return c.API.GetVolume(ctx, c.Args[0]) })
 }
 
 func (s commands) volumeCreate() *cobra.Command {
@@ -147,6 +150,7 @@ func (s commands) volumeSnapshots() *cobra.Command {
 		Use: "snapshots VOLUME", Short: "List the snapshots of a volume, newest first",
 		Example: "  mainstay storage volume snapshots data",
 	}, snapshotColumns, func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
-		return c.API.ListVolumeSnapshots(ctx, c.Args[0], &storageapi.ListVolumeSnapshotsParams{Limit: p.Limit, Cursor: p.Cursor})
+		params := storageapi.ListVolumeSnapshotsParams{Limit: p.Limit, Cursor: p.Cursor}
+		return c.API.ListVolumeSnapshots(ctx, c.Args[0], &params)
 	})
 }

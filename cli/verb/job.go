@@ -21,8 +21,8 @@ const (
 	watchSeconds = 1
 )
 
-// Await waits until a job has ended, and returns its error. Meanwhile it shows a text and the progress. get asks for the
-// job, and lets the server wait so many seconds for its end.
+// Await waits until a job has ended, and returns its error. Meanwhile it shows a text and the progress. get asks for
+// the job, and lets the server wait so many seconds for its end.
 func (c *Call[A]) Await(
 	ctx context.Context, text string, get func(ctx context.Context, wait int) (Job, error),
 ) error {
