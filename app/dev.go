@@ -163,11 +163,21 @@ func devText(program string, running []devService) string {
 
 // pages returns a hint about the pages that a browser can open.
 func pages(running []devService) string {
+	var without []string
+	for _, s := range running {
+		if s.unit.API && !s.console {
+			without = append(without, s.unit.Name)
+		}
+	}
 	switch {
 	case slices.ContainsFunc(running, func(s devService) bool { return s.console }):
-		return "\nOpen an address for the console; the API reference is at /docs.\n"
-	case slices.ContainsFunc(running, func(s devService) bool { return s.unit.API }):
-		return "\nThe API reference is at /docs of an address; this program was built without consoles.\n"
+		text := "\nOpen an address for the console; the API reference is at /docs."
+		if len(without) > 0 {
+			text += " No console yet: " + strings.Join(without, ", ") + "."
+		}
+		return text + "\n"
+	case len(without) > 0:
+		return "\nThe API reference is at /docs of an address. No console is built in for " + strings.Join(without, ", ") + ".\n"
 	}
 	return ""
 }

@@ -23,10 +23,10 @@ func TestDevModeTellsOfWhatRuns(t *testing.T) {
 	}{
 		"all": {[]devService{a, b}, table +
 			"  a        http://x:1  sand       the token\n  b        http://x:2  rock       no one\n" +
-			"\nOpen an address for the console; the API reference is at /docs.\n" +
+			"\nOpen an address for the console; the API reference is at /docs. No console yet: b.\n" +
 			"Try in another terminal, in this folder:\n\n  ./prog a one && ./prog a two\n"},
 		"no console": {[]devService{b}, table + "  b        http://x:2  rock       no one\n" +
-			"\nThe API reference is at /docs of an address; this program was built without consoles.\n"},
+			"\nThe API reference is at /docs of an address. No console is built in for b.\n"},
 		"no API": {[]devService{c}, "  c        http://x:3             \n"},
 	} {
 		if got := devText("./prog", tt.running); !strings.HasSuffix(got, tt.want) {
@@ -37,7 +37,7 @@ func TestDevModeTellsOfWhatRuns(t *testing.T) {
 
 func TestDevModeRunsWhatIsNamedInTheOrderOfTheTable(t *testing.T) {
 	t.Parallel()
-	for only, want := range map[string]string{"": "[edge lb hypervisor vm]", "lb,edge": "[edge lb]"} {
+	for only, want := range map[string]string{"": "[edge lb hypervisor vm storage]", "lb,edge": "[edge lb]"} {
 		units, err := devUnits(strings.FieldsFunc(only, func(r rune) bool { return r == ',' }))
 		var names []string
 		for _, u := range units {
@@ -47,7 +47,7 @@ func TestDevModeRunsWhatIsNamedInTheOrderOfTheTable(t *testing.T) {
 			t.Errorf("%q: %s, %v", only, got, err)
 		}
 	}
-	const want = `there is no service "agent"; there are: edge, hypervisor, lb, vm`
+	const want = `there is no service "agent"; there are: edge, hypervisor, lb, storage, vm`
 	if _, err := devUnits([]string{"agent"}); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v", err)
 	}
@@ -56,7 +56,7 @@ func TestDevModeRunsWhatIsNamedInTheOrderOfTheTable(t *testing.T) {
 func TestATakenAddressNamesTheVariablesOfWhatRuns(t *testing.T) {
 	t.Parallel()
 	for only, want := range map[string]string{
-		"":     "set EDGE_LISTEN, LB_LISTEN, LB_METRICS_LISTEN, HYPERVISOR_LISTEN or VM_LISTEN to another address",
+		"":     "set EDGE_LISTEN, LB_LISTEN, LB_METRICS_LISTEN, HYPERVISOR_LISTEN, VM_LISTEN or STORE_LISTEN to another address",
 		"edge": "set EDGE_LISTEN to another address",
 	} {
 		units, err := devUnits(strings.Fields(only))

@@ -14,7 +14,7 @@ import (
 // People export the variables of the command line in the shell that starts the server.
 func TestNoVariableOfTheCommandLineStopsAServer(t *testing.T) {
 	t.Parallel()
-	reads := regexp.MustCompile(`"((?:EDGE|LB|VM|HYPERVISOR)_[A-Z_]+)"`)
+	reads := regexp.MustCompile(`"((?:EDGE|LB|VM|HYPERVISOR|STORE)_[A-Z_]+)"`)
 	variables := map[string]bool{}
 	err := filepath.WalkDir("../cli", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") {
@@ -26,7 +26,7 @@ func TestNoVariableOfTheCommandLineStopsAServer(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil || len(variables) < 7 {
+	if err != nil || len(variables) < 9 {
 		t.Fatalf("%v, found %v", err, variables)
 	}
 	for name := range variables {

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/config"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/service/storage"
@@ -33,7 +36,8 @@ func serveStorageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "storage",
 		Short: "Run the storage gateway: volumes and their snapshots",
-		Long: `Run the storage gateway. It is being built: volumes, snapshots and clones in folders of this host work, over its API.
+		Long: `Run the storage gateway. It is being built: volumes, snapshots and clones in folders of this host work, over its API and
+'mainstay storage'.
 
 Without --auth-required everybody on this machine is the admin anonymous. With it, requests carry a JSON Web Token that
 is signed with HS256 and STORE_JWT_SECRET, with the claims sub, role (viewer, operator or admin), tenant and exp.
@@ -64,4 +68,58 @@ stops the start.`,
 	cmd.Flags().StringVar(&logLevel, "log-level", "info", "debug, info, warn or error")
 	cmd.Flags().StringVar(&logFormat, "log-format", "text", "text or json")
 	return cmd
+}
+
+// devTokenLife is how long the token of dev mode is valid: the secret that it is signed with is beside it, so an
+// earlier end would protect nothing.
+const devTokenLife = 20 * 365 * 24 * time.Hour
+
+// newStorageCredentials generates the secret that tokens are signed with, and the token of an admin without a tenant.
+// Others can be signed with the secret.
+func newStorageCredentials() map[string]string {
+	secret := auth.NewToken("")
+	// Neither fails: the secret is long enough, and the claims are text.
+	sessions, _ := auth.NewSessions(time.Now, nil, []byte(secret))
+	token, _, _ := sessions.Issue(auth.Claims{Subject: "admin", Role: "admin"}, devTokenLife)
+	return map[string]string{"jwt_secret": secret, "token": token}
+}
+
+func devStorage(mode devMode) (devPart, error) {
+	cfg, err := devStorageConfig(mode)
+	if err != nil {
+		return devPart{}, err
+	}
+	signIn := "the token from " + mode.credentialsFile
+	switch {
+	case !cfg.AuthRequired:
+		signIn = "nobody is asked"
+	case cfg.JWTSecret != mode.credentials["jwt_secret"]:
+		signIn = "a token signed with STORE_JWT_SECRET"
+	}
+	return devPart{
+		signIn: signIn,
+		module: func(started func(url, engine string)) Module { return storageModule(cfg, mode.log, started) },
+	}, nil
+}
+
+// devStorageConfig returns the configuration in dev mode: the environment's, completed with dev mode's
+// defaults. Volumes are in a folder below that of dev mode.
+func devStorageConfig(mode devMode) (storage.Config, error) {
+	var cfg storage.Config
+	if err := config.Load(&cfg, storage.EnvPrefix, config.Sources{Environ: mode.environ}); err != nil {
+		return cfg, err
+	}
+	if !mode.isSet("STORE_LISTEN") {
+		cfg.Listen = net.JoinHostPort(mode.host, "5110")
+	}
+	if !mode.isSet("STORE_DATA") {
+		cfg.Data = filepath.Join(mode.data, "storage")
+	}
+	if !mode.isSet("STORE_AUTH_REQUIRED") {
+		cfg.AuthRequired = true
+	}
+	if cfg.JWTSecret == "" {
+		cfg.JWTSecret = mode.credentials["jwt_secret"]
+	}
+	return cfg, nil
 }

@@ -76,9 +76,10 @@ func Units() []Unit {
 			serve: serveVMCommand, dev: devVM,
 		},
 		{
-			Name: "storage", Title: "the storage gateway",
+			Name: "storage", Title: "the storage gateway", API: true,
+			Credentials: newStorageCredentials, Try: []string{"storage volume create data --size 1GiB", "storage volume list"},
 			prefix: storage.EnvPrefix, settings: func() any { return &storage.Config{} },
-			serve: serveStorageCommand,
+			serve: serveStorageCommand, dev: devStorage,
 		},
 		{
 			Name: "agent", Title: "the site agent", API: true,

@@ -11,6 +11,7 @@
 //	edge/        `mainstay edge`, the client of the edge control plane
 //	lb/          what asks a running load balancer
 //	vm/, image/, fleet/  the client of the hypervisor daemon
+//	vms/         the client of VM management; storage/: the client of the storage gateway
 //	output/      tables, JSON and YAML, for people and for programs
 //	man/         manual pages
 //	exit/        errors with exit codes and hints

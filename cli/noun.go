@@ -9,6 +9,7 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/fleet"
 	"github.com/mainstay-infra/mainstay/cli/image"
 	"github.com/mainstay-infra/mainstay/cli/lb"
+	"github.com/mainstay-infra/mainstay/cli/storage"
 	"github.com/mainstay-infra/mainstay/cli/vm"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 	"github.com/mainstay-infra/mainstay/cli/vms"
@@ -36,6 +37,7 @@ func Nouns() []Noun {
 		{Name: "vms", Service: &vms.Service, command: vms.New},
 		{Name: "image", Service: &daemon.Service, command: image.New},
 		{Name: "fleet", Service: &daemon.Service, command: fleet.New},
+		{Name: "storage", Service: &storage.Service, command: storage.New},
 		{Name: "agent", Service: &agent.Service, below: agentCommands},
 	}
 }

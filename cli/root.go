@@ -8,6 +8,7 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/lb"
 	"github.com/mainstay-infra/mainstay/cli/login"
 	"github.com/mainstay-infra/mainstay/cli/man"
+	"github.com/mainstay-infra/mainstay/cli/storage"
 	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 	"github.com/mainstay-infra/mainstay/cli/vms"
@@ -50,8 +51,8 @@ exist, 128 and the signal's number if a signal ended it, and 125 if it was not r
 	for _, n := range Nouns() {
 		n.addTo(root, env)
 	}
-	root.AddCommand(contexts.New(env, &edge.Service, &daemon.Service, &lb.Service))
-	root.AddCommand(login.New(env, edge.Account, daemon.Account, vms.Account, lb.Account)...)
+	root.AddCommand(contexts.New(env, &edge.Service, &daemon.Service, &vms.Service, &lb.Service, &storage.Service))
+	root.AddCommand(login.New(env, edge.Account, daemon.Account, vms.Account, lb.Account, storage.Account)...)
 	root.AddCommand(man.New(root.Version))
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

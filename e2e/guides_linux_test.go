@@ -30,9 +30,9 @@ func blockWith(t testing.TB, path, line string) string {
 	return found[0]
 }
 
-func TestTheStartOfTheGuidesOfVMsHoldsWordForWord(t *testing.T) {
+func TestTheStartOfTheGuidesHoldsWordForWord(t *testing.T) {
 	t.Parallel()
-	for guide, blocks := range map[string]int{"docs/services/hypervisor.md": 2, "docs/services/vm.md": 4} {
+	for guide, blocks := range map[string]int{"docs/services/hypervisor.md": 2, "docs/services/vm.md": 4, "docs/services/storage.md": 2} {
 		t.Run(guide, func(t *testing.T) { followStart(t, guide, blocks) })
 	}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	devServices = regexp.MustCompile(`(?m)^  (edge|lb|hypervisor|vm) +(http://\S+)`)
+	devServices = regexp.MustCompile(`(?m)^  (edge|lb|hypervisor|vm|storage) +(http://\S+)`)
 	familyName  = regexp.MustCompile(`(?m)^# TYPE (\S+) `)
 	labelName   = regexp.MustCompile(`[{,]([a-z_]+)="`)
 )
@@ -31,7 +31,7 @@ func TestMetricsAreNamedAsPrometheusAsksAndInTheGuides(t *testing.T) {
 	p := launch(
 		t, []string{
 			"EDGE_LISTEN=127.0.0.1:0", "LB_LISTEN=127.0.0.1:0", "LB_METRICS_LISTEN=127.0.0.1:0", "HYPERVISOR_LISTEN=127.0.0.1:0", "VM_LISTEN=127.0.0.1:0",
-			"HYPERVISOR_TOKEN=", "HYPERVISOR_REGISTRY=",
+			"STORE_LISTEN=127.0.0.1:0", "HYPERVISOR_TOKEN=", "HYPERVISOR_REGISTRY=",
 		}, "dev", "--data", filepath.Join(t.TempDir(), "state"),
 	)
 	t.Cleanup(p.stop)
@@ -43,7 +43,7 @@ func TestMetricsAreNamedAsPrometheusAsksAndInTheGuides(t *testing.T) {
 		checkMetrics(t, m[1], http.DefaultClient, m[2])
 		checked++
 	}
-	if checked != 4 {
+	if checked != 5 {
 		t.Errorf("the metrics of %d services were checked:\n%s", checked, p.output)
 	}
 

@@ -1,5 +1,5 @@
-// Package auditlog prints the result of verifying an audit log. All services with an audit log
-// return it in the same form.
+// Package auditlog has what the commands of audit logs share. All services with an audit log
+// tell of it in the same form.
 package auditlog
 
 import (

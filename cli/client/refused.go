@@ -33,6 +33,8 @@ type Service struct {
 	Hints map[int]string
 	// CodeHints maps the code of a refusal to a hint on what to do next.
 	CodeHints map[string]string
+	// LimitHint is the hint for a refusal because of a quota. Empty: that of the status.
+	LimitHint string
 }
 
 // DevCredential returns the secret that dev mode created for commands that talk to the service.
@@ -96,7 +98,11 @@ func (s *Service) Explain(err error) error {
 	if text := r.Header.Get("Retry-After"); text != "" {
 		after = fmt.Sprintf("try again in %s s", output.Escape(text))
 	}
-	e.Hint = cmp.Or(s.CodeHints[r.Code], after, s.Hints[r.Status])
+	quota := ""
+	if r.Limit != "" {
+		quota = s.LimitHint
+	}
+	e.Hint = cmp.Or(s.CodeHints[r.Code], after, quota, s.Hints[r.Status])
 	return e
 }
 

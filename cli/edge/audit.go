@@ -3,13 +3,11 @@ package edge
 import (
 	"context"
 	"net/http"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mainstay-infra/mainstay/api/edge"
 	"github.com/mainstay-infra/mainstay/cli/auditlog"
-	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
 	"github.com/mainstay-infra/mainstay/cli/verb"
 )
@@ -49,42 +47,14 @@ func (s *session) auditList() *cobra.Command {
 }
 
 func (s *session) auditVerify() *cobra.Command {
-	return s.Command(verb.Verb{
-		Use:   "verify",
-		Short: "Check that the audit log is whole; fails when it is not",
-		Long: "Check that the audit log is whole: recompute its chain, and hold it against its signatures and the checkpoints outside of the database. " +
-			"It fails when there is a break that nobody has acknowledged.",
-		Example: "  mainstay edge audit verify",
-	}, func(ctx context.Context, c *call) error {
-		a, err := c.Send(c.API.VerifyAudit(ctx))
-		if err != nil {
-			return err
-		}
-		return auditlog.Print(c.Out, a.Body, "mainstay edge audit acknowledge")
+	return auditlog.Verify(s.Session, "mainstay edge", func(ctx context.Context, c *call) (*http.Response, error) {
+		return c.API.VerifyAudit(ctx)
 	})
 }
 
 func (s *session) auditAcknowledge() *cobra.Command {
-	var note string
-	cmd := s.Command(verb.Verb{
-		Use:   "acknowledge ENTRY",
-		Short: "Say that the breaks of the audit log are known, which ends the alert",
-		Long: "Say that the breaks of the audit log are known, up to the one that ENTRY records; audit verify shows its number. " +
-			"The alert ends. Verification still shows the breaks, with the note.",
-		Example: `  mainstay edge audit acknowledge 1042 --note "restored the backup of last night"`,
-	}, func(ctx context.Context, c *call) error {
-		through, err := strconv.ParseInt(c.Args[0], 10, 64)
-		if err != nil {
-			return exit.Usagef("%q is not a number; take it from: mainstay edge audit verify", c.Args[0])
-		}
-		if _, err := c.Send(
-			c.API.AcknowledgeAudit(ctx, edgeapi.AuditAcknowledgement{Through: through, Note: note}),
-		); err != nil {
-			return err
-		}
-		return c.Say("The breaks up to entry %d are acknowledged.", through)
-	})
-	cmd.Flags().StringVar(&note, "note", "", "why the log broke, for those who read it later")
-	_ = cmd.MarkFlagRequired("note") // fails only for an undefined flag
-	return cmd
+	return auditlog.Acknowledge(s.Session, "mainstay edge",
+		func(ctx context.Context, c *call, through int64, note string) (*http.Response, error) {
+			return c.API.AcknowledgeAudit(ctx, edgeapi.AuditAcknowledgement{Through: through, Note: note})
+		})
 }

@@ -1,4 +1,4 @@
-// Package input parses values of flags.
+// Package input parses values of flags: times and sizes.
 package input
 
 import (

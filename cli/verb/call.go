@@ -79,6 +79,15 @@ func (c *Call[A]) Open(r *http.Response, err error) (*http.Response, error) {
 	return c.api.Service.Open(r, err)
 }
 
+// Unversioned requests what a service serves without credentials, beside its API, such as "readyz".
+func (c *Call[A]) Unversioned(ctx context.Context, path string) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Reach.root.JoinPath(path).String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	return client.HTTP(c.Reach.Transport, c.timeout).Do(r)
+}
+
 // Say prints what was done, for people. Programs use the exit code.
 func (c *Call[A]) Say(format string, args ...any) error {
 	if !c.Table() {

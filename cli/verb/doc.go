@@ -10,6 +10,8 @@
 //	identify.go naming a server that is not the one that a command is for
 //	confirm.go  asking before something is destroyed
 //	input.go    values of flags
+//	job.go      waiting for work that takes long
+//	follow.go   streams of events, and connecting again; transfer.go: files
 //
 // A is the service's generated client everywhere.
 package verb

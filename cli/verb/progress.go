@@ -69,6 +69,11 @@ func (p *Progress) Done() {
 
 // While shows a text and the elapsed time while f runs.
 func (c *Call[A]) While(ctx context.Context, text string, f func() error) error {
+	return c.whileOf(ctx, text, func() (done, total int64) { return 0, 0 }, f)
+}
+
+// whileOf is While with a bar for done of total, unless total is 0.
+func (c *Call[A]) whileOf(ctx context.Context, text string, of func() (done, total int64), f func() error) error {
 	p := c.Progress()
 	defer p.Done()
 	ctx, cancel := context.WithCancel(ctx)
@@ -78,7 +83,8 @@ func (c *Call[A]) While(ctx context.Context, text string, f func() error) error 
 			ticker := time.NewTicker(redraw)
 			defer ticker.Stop()
 			for {
-				p.Draw(0, 0, fmt.Sprintf("%s … %.1fs", text, time.Since(p.start).Seconds()))
+				done, total := of()
+				p.Draw(done, total, fmt.Sprintf("%s … %.1fs", text, time.Since(p.start).Seconds()))
 				select {
 				case <-ctx.Done():
 					return

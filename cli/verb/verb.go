@@ -179,16 +179,8 @@ func (s *Session[A]) Change(v Verb, sentence string, r Request[A]) *cobra.Comman
 // Remove returns a command that asks for confirmation before it destroys something. In question and
 // done, %s stands for the last argument, as it was typed.
 func (s *Session[A]) Remove(v Verb, question, done string, r Request[A]) *cobra.Command {
-	var yes bool
-	v.Exact = true
-	v.Check = func(cmd *cobra.Command, args []string) error {
-		return confirmable(cmd, fmt.Sprintf(question, args[len(args)-1]), yes)
-	}
-	cmd := s.Command(v, func(ctx context.Context, c *Call[A]) error {
+	return s.Confirmed(v, question, func(ctx context.Context, c *Call[A]) error {
 		last := c.Typed[len(c.Typed)-1]
-		if err := c.Confirm(fmt.Sprintf(question, last), yes); err != nil {
-			return err
-		}
 		a, err := c.Send(r(ctx, c))
 		if err != nil {
 			return err
@@ -197,6 +189,22 @@ func (s *Session[A]) Remove(v Verb, question, done string, r Request[A]) *cobra.
 			return c.Out.ObjectAs(a.Body, func() error { return c.Say(done, last) })
 		}
 		return c.Say(done, last)
+	})
+}
+
+// Confirmed returns a command that asks for confirmation before it runs f, which destroys something. In
+// question, %s stands for the last argument, as it was typed.
+func (s *Session[A]) Confirmed(v Verb, question string, f func(ctx context.Context, c *Call[A]) error) *cobra.Command {
+	var yes bool
+	v.Exact = true
+	v.Check = func(cmd *cobra.Command, args []string) error {
+		return confirmable(cmd, fmt.Sprintf(question, args[len(args)-1]), yes)
+	}
+	cmd := s.Command(v, func(ctx context.Context, c *Call[A]) error {
+		if err := c.Confirm(fmt.Sprintf(question, c.Typed[len(c.Typed)-1]), yes); err != nil {
+			return err
+		}
+		return f(ctx, c)
 	})
 	YesFlag(cmd, &yes)
 	return cmd

@@ -3,13 +3,11 @@ package vm
 import (
 	"context"
 	"net/http"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/auditlog"
-	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
 	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
@@ -53,46 +51,14 @@ func (s commands) auditList() *cobra.Command {
 }
 
 func (s commands) auditVerify() *cobra.Command {
-	return s.Command(
-		verb.Verb{
-			Use:     "verify",
-			Short:   "Check that the audit log is whole; fails when it is not",
-			Example: "  mainstay vm audit verify",
-		},
-		func(ctx context.Context, c *daemon.Call) error {
-			a, err := c.Send(c.API.VerifyAudit(ctx))
-			if err != nil {
-				return err
-			}
-			return auditlog.Print(c.Out, a.Body, "mainstay vm audit acknowledge")
-		},
-	)
+	return auditlog.Verify(s.Session, "mainstay vm", func(ctx context.Context, c *daemon.Call) (*http.Response, error) {
+		return c.API.VerifyAudit(ctx)
+	})
 }
 
 func (s commands) auditAcknowledge() *cobra.Command {
-	var note string
-	cmd := s.Command(
-		verb.Verb{
-			Use:   "acknowledge ENTRY",
-			Short: "Say that the breaks of the audit log are known, which ends the alarm",
-			Long: "Say that the breaks of the audit log are known, up to the one that ENTRY records; audit verify shows its number. " +
-				"The alarm ends. Verification still shows the breaks, with the note.",
-			Example: `  mainstay vm audit acknowledge 1042 --note "restored the backup of last night"`,
-		},
-		func(ctx context.Context, c *daemon.Call) error {
-			through, err := strconv.ParseInt(c.Args[0], 10, 64)
-			if err != nil {
-				return exit.Usagef("%q is not a number; take it from: mainstay vm audit verify", c.Args[0])
-			}
-			if _, err := c.Send(
-				c.API.AcknowledgeAudit(ctx, hypervisorapi.AuditAcknowledgement{Through: through, Note: note}),
-			); err != nil {
-				return err
-			}
-			return c.Say("The breaks up to entry %d are acknowledged.", through)
-		},
-	)
-	cmd.Flags().StringVar(&note, "note", "", "why the log broke, for those who read it later")
-	_ = cmd.MarkFlagRequired("note") // fails only for an undefined flag
-	return cmd
+	return auditlog.Acknowledge(s.Session, "mainstay vm",
+		func(ctx context.Context, c *daemon.Call, through int64, note string) (*http.Response, error) {
+			return c.API.AcknowledgeAudit(ctx, hypervisorapi.AuditAcknowledgement{Through: through, Note: note})
+		})
 }

@@ -9,9 +9,9 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/input"
 	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
-	"github.com/mainstay-infra/mainstay/cli/vm/spec"
 )
 
 func (s commands) clone() *cobra.Command {
@@ -33,7 +33,7 @@ func (s commands) clone() *cobra.Command {
 }
 
 func (s commands) resize() *cobra.Command {
-	size := spec.GiB()
+	size := input.GiB()
 	return s.Command(verb.Verb{
 		Use: "resize VM SIZE", Short: "Make a VM's system disk larger, also while it runs",
 		Long:    "Make a VM's system disk larger, also while it runs. SIZE is in GiB, or has a unit: 40, 40G, 1T.",

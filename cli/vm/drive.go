@@ -10,6 +10,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/input"
 	"github.com/mainstay-infra/mainstay/cli/output"
 	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
@@ -17,7 +18,7 @@ import (
 )
 
 func (s commands) diskAdd() *cobra.Command {
-	size, image, serial, readOnly := spec.GiB(), "", "", false
+	size, image, serial, readOnly := input.GiB(), "", "", false
 	var limit spec.DiskLimits
 	cmd := s.Command(verb.Verb{
 		Use:   "add VM NAME",
@@ -94,7 +95,7 @@ func (s commands) diskShow() *cobra.Command {
 }
 
 func (s commands) diskResize() *cobra.Command {
-	size := spec.GiB()
+	size := input.GiB()
 	return s.Command(verb.Verb{
 		Use: "resize VM NAME SIZE", Short: "Make a disk larger, also while the VM runs",
 		Long: "Make a disk larger, also while the VM runs. SIZE is in GiB, or has a unit: 40, 40G, 1T. " +

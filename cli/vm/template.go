@@ -7,10 +7,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/cli/input"
 	"github.com/mainstay-infra/mainstay/cli/output"
 	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
-	"github.com/mainstay-infra/mainstay/cli/vm/spec"
 )
 
 func (s commands) templates() *cobra.Command {
@@ -27,7 +27,7 @@ func (s commands) templateCreate() *cobra.Command {
 	var name string
 	var vcpus int
 	var network bool
-	memory := spec.MiB()
+	memory := input.MiB()
 	cmd := daemon.Operation(s.Session, verb.Verb{
 		Use: "create IMAGE", Short: "Make a template of an image of the catalog",
 		Long: `Make a template of an image of the catalog: boot a VM of it, save its memory when its agent is ready, and remove the

@@ -3,13 +3,11 @@ package vms
 import (
 	"context"
 	"net/http"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
 	vmapi "github.com/mainstay-infra/mainstay/api/vm"
 	"github.com/mainstay-infra/mainstay/cli/auditlog"
-	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
 	"github.com/mainstay-infra/mainstay/cli/verb"
 )
@@ -50,46 +48,14 @@ func (s commands) auditList() *cobra.Command {
 }
 
 func (s commands) auditVerify() *cobra.Command {
-	return s.Command(
-		verb.Verb{
-			Use:     "verify",
-			Short:   "Check that the audit log is whole; fails when it is not",
-			Example: "  mainstay vms audit verify",
-		},
-		func(ctx context.Context, c *call) error {
-			a, err := c.Send(c.API.VerifyAudit(ctx))
-			if err != nil {
-				return err
-			}
-			return auditlog.Print(c.Out, a.Body, "mainstay vms audit acknowledge")
-		},
-	)
+	return auditlog.Verify(s.session, "mainstay vms", func(ctx context.Context, c *call) (*http.Response, error) {
+		return c.API.VerifyAudit(ctx)
+	})
 }
 
 func (s commands) auditAcknowledge() *cobra.Command {
-	var note string
-	cmd := s.Command(
-		verb.Verb{
-			Use:   "acknowledge ENTRY",
-			Short: "Say that the breaks of the audit log are known, which ends the alarm",
-			Long: "Say that the breaks of the audit log are known, up to the one that ENTRY records; audit verify shows its number. " +
-				"The alarm ends. Verification still shows the breaks, with the note.",
-			Example: `  mainstay vms audit acknowledge 1042 --note "restored the backup of last night"`,
-		},
-		func(ctx context.Context, c *call) error {
-			through, err := strconv.ParseInt(c.Args[0], 10, 64)
-			if err != nil {
-				return exit.Usagef("%q is not a number; take it from: mainstay vms audit verify", c.Args[0])
-			}
-			if _, err := c.Send(
-				c.API.AcknowledgeAudit(ctx, vmapi.AuditAcknowledgement{Through: through, Note: note}),
-			); err != nil {
-				return err
-			}
-			return c.Say("The breaks up to entry %d are acknowledged.", through)
-		},
-	)
-	cmd.Flags().StringVar(&note, "note", "", "why the log broke, for those who read it later")
-	_ = cmd.MarkFlagRequired("note") // fails only for an undefined flag
-	return cmd
+	return auditlog.Acknowledge(s.session, "mainstay vms",
+		func(ctx context.Context, c *call, through int64, note string) (*http.Response, error) {
+			return c.API.AcknowledgeAudit(ctx, vmapi.AuditAcknowledgement{Through: through, Note: note})
+		})
 }

@@ -49,10 +49,10 @@ moment.`,
 		if err != nil {
 			return err
 		}
-		if noWait(c) || b.JobId == nil {
+		if c.NoWait() || b.JobId == nil {
 			return c.Done(a, "The backup %s of %s is being made.", b.Id, c.Args[0])
 		}
-		err = c.While(ctx, "Backing up "+c.Args[0], func() error { return follow(ctx, c, *b.JobId) })
+		err = follow(ctx, c, "Backing up "+c.Args[0], *b.JobId)
 		if err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ moment.`,
 	cmd.Flags().BoolVar(&incremental, "incremental", false, "read only what has changed since the last backup")
 	cmd.Flags().StringVar(&description, "description", "", "what it is for")
 	cmd.Flags().IntVar(&days, "retention-days", 0, "remove it after so many days")
-	noWaitFlag(cmd)
+	verb.NoWaitFlag(cmd)
 	return cmd
 }
 
@@ -136,10 +136,10 @@ the VM is stopped, and what its disk holds now is lost.`,
 		if err != nil {
 			return err
 		}
-		if noWait(c) {
+		if c.NoWait() {
 			return c.Done(a, "The VM %s is being restored by the job %s.", j.VmName, j.Id)
 		}
-		if err := c.While(ctx, "Restoring "+j.VmName, func() error { return follow(ctx, c, j.Id) }); err != nil {
+		if err := follow(ctx, c, "Restoring "+j.VmName, j.Id); err != nil {
 			return err
 		}
 		return c.Done(a, "Restored %s, which is stopped.", j.VmName)
@@ -148,7 +148,7 @@ the VM is stopped, and what its disk holds now is lost.`,
 	cmd.Flags().BoolVar(&noConfig, "no-config", false, "leave the settings as they are")
 	cmd.Flags().BoolVar(&noDisks, "no-disks", false, "leave the disk as it is")
 	verb.YesFlag(cmd, &yes)
-	noWaitFlag(cmd)
+	verb.NoWaitFlag(cmd)
 	return cmd
 }
 
@@ -202,15 +202,15 @@ func (s commands) backupVerify() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if noWait(c) {
+		if c.NoWait() {
 			return c.Done(a, "The repository is being verified by the job %s.", j.Id)
 		}
-		if err := c.While(ctx, "Reading the repository", func() error { return follow(ctx, c, j.Id) }); err != nil {
+		if err := follow(ctx, c, "Reading the repository", j.Id); err != nil {
 			return err
 		}
 		return c.Done(a, "All backups can be restored.")
 	})
-	noWaitFlag(cmd)
+	verb.NoWaitFlag(cmd)
 	return cmd
 }
 

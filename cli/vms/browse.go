@@ -169,14 +169,14 @@ afterwards. The service does this by itself for one backup a week. The guest mus
 		if err != nil {
 			return err
 		}
-		if noWait(c) {
+		if c.NoWait() {
 			return c.Done(a, "The backup %s is being booted by the job %s.", c.Args[0], j.Id)
 		}
-		if err := c.While(ctx, "Booting "+c.Args[0], func() error { return follow(ctx, c, j.Id) }); err != nil {
+		if err := follow(ctx, c, "Booting "+c.Args[0], j.Id); err != nil {
 			return err
 		}
 		return c.Done(a, "The backup %s has booted, and its guest's agent has answered.", c.Args[0])
 	})
-	noWaitFlag(cmd)
+	verb.NoWaitFlag(cmd)
 	return cmd
 }

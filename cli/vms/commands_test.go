@@ -1,10 +1,8 @@
 package vms_test
 
 import (
-	"bytes"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,8 +14,8 @@ import (
 
 	vmapi "github.com/mainstay-infra/mainstay/api/vm"
 	"github.com/mainstay-infra/mainstay/cli"
+	"github.com/mainstay-infra/mainstay/cli/clitest"
 	"github.com/mainstay-infra/mainstay/kit/contract"
-	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 )
 
 // load reads the contract once: it takes long, and the contract is not modified.
@@ -25,77 +23,19 @@ var load = sync.OnceValues(func() (*contract.Contract, error) {
 	return contract.Load(vmapi.Document, vmapi.BasePath, []string{"open", "viewer", "user", "admin", "global-admin"})
 })
 
-// server is a fake of the service that returns examples and validates requests and responses against
-// the contract.
-type server struct {
-	url   string
-	mu    sync.Mutex
-	calls []string // operation ids
-	auth  string   // the last Authorization header
-	body  string   // the last request's
-}
-
-func serve(t *testing.T, handlers map[string]http.HandlerFunc) *server {
+// serve runs a fake of the service.
+func serve(t *testing.T, handlers map[string]http.HandlerFunc) *clitest.Service {
 	t.Helper()
 	c, err := load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server{}
-	mux := http.NewServeMux()
-	for _, op := range c.Operations() {
-		mux.HandleFunc(op.Pattern, func(w http.ResponseWriter, r *http.Request) {
-			if err := op.CheckRequest(r); err != nil && !op.HandlerValidates {
-				t.Errorf("%s: the request is against the contract: %v", op.ID, err)
-			}
-			body, err := io.ReadAll(r.Body)
-			if err != nil {
-				t.Errorf("%s: %v", op.ID, err)
-			}
-			s.mu.Lock()
-			s.calls, s.auth, s.body = append(s.calls, op.ID), r.Header.Get("Authorization"), string(body)
-			s.mu.Unlock()
-			if h := handlers[op.ID]; h != nil {
-				h(w, r)
-				return
-			}
-			status := op.Statuses[0]
-			if status == http.StatusNoContent {
-				w.WriteHeader(status)
-				return
-			}
-			w.Header().Set("Content-Type", "application/json")
-			switch op.ID {
-			case "WatchJob":
-				w.Header().Set("Content-Type", "text/event-stream")
-			case "GetFile", "GetBackupFile":
-				w.Header().Set("Content-Type", "application/octet-stream")
-			}
-			w.WriteHeader(status)
-			_, _ = io.WriteString(w, examples[op.ID]) // the client may have disconnected
-		})
-	}
-	hs := httptest.NewServer(contracttest.New(c, vmapi.BasePath).Wrap(t, mux))
-	t.Cleanup(hs.Close)
-	s.url = hs.URL
-	return s
-}
-
-func (s *server) called() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return strings.Join(s.calls, " ")
-}
-
-// run runs a command line, and returns its exit code and what it prints.
-func run(t *testing.T, dir, stdin string, args ...string) (code int, out, errOut string) {
-	t.Helper()
-	var o, e bytes.Buffer
-	code = cli.Main(t.Context(), args, cli.IO{
-		In: strings.NewReader(stdin), Out: &o, Err: &e, Dir: dir, ConfigDir: "/nonexistent",
-		Getenv: func(string) string { return "" },
+	return clitest.Serve(t, &clitest.Fake{
+		Contract: c, BasePath: vmapi.BasePath, Examples: examples, Handlers: handlers,
+		Types: map[string]string{
+			"WatchJob": "text/event-stream", "GetFile": "application/octet-stream", "GetBackupFile": "application/octet-stream",
+		},
 	})
-	return code, o.String(), e.String()
 }
 
 const (
@@ -350,10 +290,10 @@ func TestEveryCommandMakesTheCallsItIsForAndKeepsTheContract(t *testing.T) {
 			t.Run(line+" "+format, func(t *testing.T) {
 				t.Parallel()
 				s := serve(t, nil)
-				args := append([]string{"vms", "--server", s.url, "--token", "t", "--output", format}, strings.Fields(line)...)
-				code, out, errOut := run(t, t.TempDir(), "", args...)
-				if code != 0 || s.called() != operations || s.auth != "Bearer t" {
-					t.Errorf("exit code %d, called %q as %q\n%s%s", code, s.called(), s.auth, out, errOut)
+				args := append([]string{"vms", "--server", s.URL, "--token", "t", "--output", format}, strings.Fields(line)...)
+				code, out, errOut := clitest.Run(t, t.TempDir(), "", args...)
+				if code != 0 || s.Called() != operations || s.Auth() != "Bearer t" {
+					t.Errorf("exit code %d, called %q as %q\n%s%s", code, s.Called(), s.Auth(), out, errOut)
 				}
 				if strings.Contains(out, "<nil>") || strings.Contains(out, "0x") {
 					t.Errorf("prints what is meant for programmers: %s", out)
@@ -408,10 +348,10 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 func TestAPasswordIsReadFromAFileAndSentOnlyInTheBody(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
-	code, out, errOut := run(t, t.TempDir(), "correct horse battery\nrest", "vms", "--server", s.url, "--token", "t",
+	code, out, errOut := clitest.Run(t, t.TempDir(), "correct horse battery\nrest", "vms", "--server", s.URL, "--token", "t",
 		"user", "add", "alice", "--role", "viewer", "--tenant", "acme", "--password-file", "-")
-	if code != 0 || s.body != `{"password":"correct horse battery","role":"viewer","source":"local","tenant":"acme","username":"alice"}` {
-		t.Errorf("exit code %d, body %s\n%s%s", code, s.body, out, errOut)
+	if code != 0 || s.Body() != `{"password":"correct horse battery","role":"viewer","source":"local","tenant":"acme","username":"alice"}` {
+		t.Errorf("exit code %d, body %s\n%s%s", code, s.Body(), out, errOut)
 	}
 	if strings.Contains(out+errOut, "horse") {
 		t.Errorf("the password is printed: %s%s", out, errOut)
@@ -432,13 +372,13 @@ func TestWithoutATokenItLogsInWithWhatDevModeLeft(t *testing.T) {
 	if err := os.WriteFile(file, []byte(`{"vm":{"username":"admin","password":"secret of dev"}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, _, errOut := run(t, dir, "", "vms", "--server", s.url, "whoami")
-	if code != 0 || s.called() != "Login GetMe" || s.auth != "Bearer fresh" {
-		t.Errorf("exit code %d, called %q as %q: %s", code, s.called(), s.auth, errOut)
+	code, _, errOut := clitest.Run(t, dir, "", "vms", "--server", s.URL, "whoami")
+	if code != 0 || s.Called() != "Login GetMe" || s.Auth() != "Bearer fresh" {
+		t.Errorf("exit code %d, called %q as %q: %s", code, s.Called(), s.Auth(), errOut)
 	}
-	code, _, _ = run(t, t.TempDir(), "", "vms", "--server", s.url, "whoami")
-	if s.auth != "" || s.called() != "Login GetMe GetMe" {
-		t.Errorf("without a file: exit code %d, called %q as %q", code, s.called(), s.auth)
+	code, _, _ = clitest.Run(t, t.TempDir(), "", "vms", "--server", s.URL, "whoami")
+	if s.Auth() != "" || s.Called() != "Login GetMe GetMe" {
+		t.Errorf("without a file: exit code %d, called %q as %q", code, s.Called(), s.Auth())
 	}
 }
 
@@ -458,7 +398,7 @@ func TestFlowsAreFollowedUntilTheStreamIsRefused(t *testing.T) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, "event: flow\ndata: "+flow+"\n\nevent: flow\ndata: "+strings.Replace(flow, `"vm":"web","tenant"`, `"vm":"db","tenant"`, 1)+"\n\n")
 	}})
-	code, out, errOut := run(t, t.TempDir(), "", "vms", "--server", s.url, "--token", "t", "network", "flows", "web", "--follow")
+	code, out, errOut := clitest.Run(t, t.TempDir(), "", "vms", "--server", s.URL, "--token", "t", "network", "flows", "web", "--follow")
 	if code == 0 || !strings.Contains(out, "web  ingress denied tcp  10.0.0.1 (2) -> 10.0.0.2:22 (web)") || strings.Contains(out, "  db  ") || !strings.Contains(errOut, "no more") {
 		t.Errorf("exit code %d: %s%s", code, out, errOut)
 	}
@@ -470,7 +410,7 @@ func TestAStartThatFailsSaysWhy(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, strings.Replace(strings.Replace(done, "completed", "failed", 1), `"error":""`, `"error":"no such image"`, 1))
 	}})
-	code, _, errOut := run(t, t.TempDir(), "", "vms", "--server", s.url, "--token", "t", "start", "web")
+	code, _, errOut := clitest.Run(t, t.TempDir(), "", "vms", "--server", s.URL, "--token", "t", "start", "web")
 	if code != 1 || !strings.Contains(errOut, "no such image") {
 		t.Errorf("exit code %d: %s", code, errOut)
 	}
@@ -488,12 +428,12 @@ func TestWrongUseIsRefusedBeforeAnythingIsSent(t *testing.T) {
 		"create web --image x --memory 1.5": "must be a size",
 		"delete web":                        "--yes",
 	} {
-		code, _, errOut := run(t, t.TempDir(), "", append([]string{"vms", "--server", s.url, "--token", "t"}, strings.Fields(line)...)...)
+		code, _, errOut := clitest.Run(t, t.TempDir(), "", append([]string{"vms", "--server", s.URL, "--token", "t"}, strings.Fields(line)...)...)
 		if code != 2 || !strings.Contains(errOut, want) {
 			t.Errorf("%s: exit code %d: %s", line, code, errOut)
 		}
 	}
-	if s.called() != "" {
-		t.Errorf("called %s", s.called())
+	if s.Called() != "" {
+		t.Errorf("called %s", s.Called())
 	}
 }

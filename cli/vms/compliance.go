@@ -63,10 +63,10 @@ func (s commands) complianceScan() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if noWait(c) {
+		if c.NoWait() {
 			return c.Done(a, "%s is being scanned by the job %s.", c.Args[0], scan.JobId)
 		}
-		if err := c.While(ctx, "Scanning "+c.Args[0], func() error { return follow(ctx, c, scan.JobId) }); err != nil {
+		if err := follow(ctx, c, "Scanning "+c.Args[0], scan.JobId); err != nil {
 			return err
 		}
 		r, err := s.newest(ctx, c)
@@ -77,7 +77,7 @@ func (s commands) complianceScan() *cobra.Command {
 			"'mainstay vms compliance report %s' shows the checks.", c.Args[0], r.Passed, r.Failed, r.Skipped, r.Score, c.Args[0])
 	})
 	cmd.Flags().StringVar(&profile, "profile", "level-1", "profile to check against: level-1 or level-2")
-	noWaitFlag(cmd)
+	verb.NoWaitFlag(cmd)
 	return cmd
 }
 

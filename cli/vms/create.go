@@ -9,6 +9,7 @@ import (
 
 	vmapi "github.com/mainstay-infra/mainstay/api/vm"
 	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/input"
 	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/spec"
 )
@@ -21,7 +22,7 @@ const (
 
 func (s commands) create() *cobra.Command {
 	var network, userData, hostname string
-	memory, disk := spec.MiB(), spec.GiB()
+	memory, disk := input.MiB(), input.GiB()
 	var publish spec.Ports
 	var image, description, backend, node string
 	var cpus int
@@ -141,7 +142,7 @@ func (s commands) set() *cobra.Command {
 	var name, description string
 	var cpus int
 	var autostart, protect bool
-	memory := spec.MiB()
+	memory := input.MiB()
 	cmd := s.Change(verb.Verb{
 		Use: "set VM", Short: "Change a VM: its name, size, labels, tags, description, autostart or protection",
 		Long: `Change a VM. Processors and memory of a VM that runs change with its next start; 'mainstay vms show VM' says under

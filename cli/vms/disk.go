@@ -9,6 +9,7 @@ import (
 
 	vmapi "github.com/mainstay-infra/mainstay/api/vm"
 	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/input"
 	"github.com/mainstay-infra/mainstay/cli/output"
 	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/spec"
@@ -22,7 +23,7 @@ func (s commands) disks() *cobra.Command {
 }
 
 func (s commands) diskAdd() *cobra.Command {
-	size, image, readOnly := spec.GiB(), "", false
+	size, image, readOnly := input.GiB(), "", false
 	var limit spec.DiskLimits
 	cmd := s.Command(verb.Verb{
 		Use:   "add VM NAME",
@@ -76,7 +77,7 @@ func (s commands) diskList() *cobra.Command {
 }
 
 func (s commands) diskResize() *cobra.Command {
-	size := spec.GiB()
+	size := input.GiB()
 	return s.Command(verb.Verb{
 		Use: "resize VM NAME SIZE", Short: "Make a disk larger, also while the VM runs",
 		Long: "Make a disk larger, also while the VM runs. SIZE is in GiB, or has a unit: 40, 40G, 1T. " +

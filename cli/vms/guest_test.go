@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/coder/websocket"
+
+	"github.com/mainstay-infra/mainstay/cli/clitest"
 )
 
 // echo is a socket that greets with the request's path and query, and then sends back one message.
@@ -31,16 +33,16 @@ func echo(t *testing.T) http.HandlerFunc {
 func TestAConsoleIsAttachedToTheTerminal(t *testing.T) {
 	t.Parallel()
 	s := serve(t, map[string]http.HandlerFunc{"OpenConsole": echo(t)})
-	code, out, errOut := run(t, t.TempDir(), "uname", "vms", "--server", s.url, "--token", "t", "--tenant", "acme", "console", "web")
-	if code != 0 || out != "/api/vms/web/console?tenant=acme uname" || !strings.Contains(errOut, "The console has ended.") || s.auth != "Bearer t" {
-		t.Errorf("%d %q %q as %q", code, out, errOut, s.auth)
+	code, out, errOut := clitest.Run(t, t.TempDir(), "uname", "vms", "--server", s.URL, "--token", "t", "--tenant", "acme", "console", "web")
+	if code != 0 || out != "/api/vms/web/console?tenant=acme uname" || !strings.Contains(errOut, "The console has ended.") || s.Auth() != "Bearer t" {
+		t.Errorf("%d %q %q as %q", code, out, errOut, s.Auth())
 	}
 	refused := serve(t, map[string]http.HandlerFunc{"OpenConsole": func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusConflict)
 		_, _ = io.WriteString(w, `{"error":"the VM is stopped"}`) // the client may have left
 	}})
-	code, _, errOut = run(t, t.TempDir(), "", "vms", "--server", refused.url, "--token", "t", "console", "web")
+	code, _, errOut = clitest.Run(t, t.TempDir(), "", "vms", "--server", refused.URL, "--token", "t", "console", "web")
 	if code == 0 || !strings.Contains(errOut, "the VM is stopped") {
 		t.Errorf("%d %q", code, errOut)
 	}
@@ -53,8 +55,8 @@ func TestTheScreenIsAskedForBeforeAPortIsOpened(t *testing.T) {
 		w.WriteHeader(http.StatusConflict)
 		_, _ = io.WriteString(w, `{"error":"the VM has no screen"}`) // the client may have left
 	}})
-	code, out, errOut := run(t, t.TempDir(), "", "vms", "--server", s.url, "--token", "t", "vnc", "web")
-	if code == 0 || out != "" || !strings.Contains(errOut, "the VM has no screen") || s.called() != "OpenScreen" {
-		t.Errorf("%d %q %q, called %s", code, out, errOut, s.called())
+	code, out, errOut := clitest.Run(t, t.TempDir(), "", "vms", "--server", s.URL, "--token", "t", "vnc", "web")
+	if code == 0 || out != "" || !strings.Contains(errOut, "the VM has no screen") || s.Called() != "OpenScreen" {
+		t.Errorf("%d %q %q, called %s", code, out, errOut, s.Called())
 	}
 }

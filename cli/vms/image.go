@@ -36,10 +36,10 @@ func (s commands) imageMade(ctx context.Context, c *call, doing string, r *http.
 	if err != nil {
 		return err
 	}
-	if noWait(c) || i.JobId == nil {
+	if c.NoWait() || i.JobId == nil {
 		return c.Done(a, "The image %s is being made; its id is %s.", i.Name, i.Id)
 	}
-	if err := c.While(ctx, doing+" "+i.Name, func() error { return follow(ctx, c, *i.JobId) }); err != nil {
+	if err := follow(ctx, c, doing+" "+i.Name, *i.JobId); err != nil {
 		return fmt.Errorf("%w; 'mainstay vms image log %s' shows what the tools print", err, i.Id)
 	}
 	a, err = c.Send(c.API.GetImage(ctx, i.Id.String()))
@@ -77,7 +77,7 @@ a password until cloud-init or you set one.`,
 	cmd.Flags().StringSliceVar(&packages, "package", nil, "package to install; can be given more than once")
 	cmd.Flags().BoolVar(&autologin, "autologin", false, "log root in on the serial console without a password")
 	cmd.Flags().BoolVar(&cloudInit, "cloud-init", false, "install cloud-init, with an SSH server")
-	noWaitFlag(cmd)
+	verb.NoWaitFlag(cmd)
 	return cmd
 }
 
@@ -95,7 +95,7 @@ func (s commands) imageDownload() *cobra.Command {
 	})
 	cmd.Flags().StringVar(&name, "name", "", "name of the image; DISTRIBUTION-RELEASE when absent")
 	cmd.Flags().StringVar(&format, "format", "qcow2", "qcow2, or iso for an installer")
-	noWaitFlag(cmd)
+	verb.NoWaitFlag(cmd)
 	return cmd
 }
 
@@ -126,7 +126,7 @@ hypervisor daemon refuses images that lead to other files.`,
 		return s.imageMade(ctx, c, "Importing", r, err)
 	})
 	cmd.Flags().StringVar(&format, "format", "qcow2", "qcow2, raw or iso")
-	noWaitFlag(cmd)
+	verb.NoWaitFlag(cmd)
 	return cmd
 }
 

@@ -15,36 +15,22 @@ import (
 	"github.com/mainstay-infra/mainstay/cli/verb"
 )
 
-func noWaitFlag(cmd *cobra.Command) {
-	cmd.Flags().Bool("no-wait", false, "do not wait for the end of the job")
-}
-
-func noWait(c *call) bool {
-	set, err := c.Cmd.Flags().GetBool("no-wait")
-	return err == nil && set
-}
-
-// waitSeconds is how long one request waits for the end of a job.
-const waitSeconds = 20
-
-// follow waits until a job has ended. It returns the job's error.
-func follow(ctx context.Context, c *call, id string) error {
-	wait := waitSeconds
-	for {
+// follow waits until a job has ended, and shows a text meanwhile. It returns the job's error.
+func follow(ctx context.Context, c *call, text, id string) error {
+	return c.Await(ctx, text, func(ctx context.Context, wait int) (verb.Job, error) {
 		j, err := decode[vmapi.Job](c.Send(c.Slow.GetJob(ctx, id, &vmapi.GetJobParams{Wait: &wait})))
-		if err != nil {
-			return err
-		}
+		now := verb.Job{Ended: true, Progress: float64(j.Progress)}
 		switch j.Status {
 		case vmapi.JobStatusQueued, vmapi.JobStatusRunning:
+			now.Ended = false
 		case vmapi.JobStatusCompleted:
-			return nil
 		case vmapi.JobStatusCancelled:
-			return errors.New("the job was cancelled")
+			now.Err = errors.New("the job was cancelled")
 		default:
-			return errors.New(j.Error)
+			now.Err = errors.New(j.Error)
 		}
-	}
+		return now, err
+	})
 }
 
 func (s commands) jobs() *cobra.Command {
@@ -89,7 +75,7 @@ func (s commands) jobWait() *cobra.Command {
 	return s.Command(verb.Verb{
 		Use: "wait JOB", Short: "Wait until a job has ended; fails when the job did", Example: "  mainstay vms job wait JOB",
 	}, func(ctx context.Context, c *call) error {
-		if err := follow(ctx, c, c.Args[0]); err != nil {
+		if err := follow(ctx, c, "Waiting for "+c.Args[0], c.Args[0]); err != nil {
 			return err
 		}
 		return c.Say("The job is completed.")

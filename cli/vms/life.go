@@ -37,15 +37,15 @@ is for admins without a tenant, and takes a folder that the hypervisor daemon's 
 		if err != nil {
 			return err
 		}
-		if noWait(c) || moved.JobId == nil {
+		if c.NoWait() || moved.JobId == nil {
 			return c.Done(a, "%s starts.", c.Args[0])
 		}
-		if err := follow(ctx, c, *moved.JobId); err != nil {
+		if err := follow(ctx, c, "Starting "+c.Args[0], *moved.JobId); err != nil {
 			return err
 		}
 		return s.running(ctx, c)
 	})
-	noWaitFlag(cmd)
+	verb.NoWaitFlag(cmd)
 	cmd.Flags().StringArrayVar(&mounts, "mount", nil, "folder of the host to mount in the guest: SOURCE:DESTINATION, or with :ro")
 	return cmd
 }
@@ -70,7 +70,7 @@ func (s commands) running(ctx context.Context, c *call) error {
 		case err != nil:
 			return err
 		case vm.Job != nil:
-			if err := follow(ctx, c, vm.Job.Id); err != nil {
+			if err := follow(ctx, c, "Starting "+c.Args[0], vm.Job.Id); err != nil {
 				return err
 			}
 		case vm.State == vmapi.StateRunning:

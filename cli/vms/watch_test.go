@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/mainstay-infra/mainstay/cli/clitest"
 )
 
 func TestWatchContinuesAfterTheLastEventUntilTheVMIsGone(t *testing.T) {
@@ -23,7 +25,7 @@ func TestWatchContinuesAfterTheLastEventUntilTheVMIsGone(t *testing.T) {
 		const event = `{"id":%d,"at":"2026-01-02T03:04:05Z","kind":"state","message":"m\u001b%d","actor":"ann"}`
 		_, _ = fmt.Fprintf(w, "id: %d\nevent: event\ndata: "+event+"\n\nevent: other\ndata: {}\n\n", len(asked)+6, len(asked), len(asked))
 	}})
-	code, out, errOut := run(t, t.TempDir(), "", "vms", "--server", s.url, "--token", "t", "--tenant", "acme", "watch", "web", "--last-event-id", "6")
+	code, out, errOut := clitest.Run(t, t.TempDir(), "", "vms", "--server", s.URL, "--token", "t", "--tenant", "acme", "watch", "web", "--last-event-id", "6")
 	if got := strings.Join(asked, " "); code == 0 || got != "acme/6 acme/7 acme/8" || !strings.Contains(errOut, "there is no such VM") {
 		t.Errorf("exit code %d, asked for what follows %s: %s", code, got, errOut)
 	}

@@ -6,13 +6,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
+	"github.com/mainstay-infra/mainstay/cli/input"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
 
 // Changes holds the flags for what a VM's process has.
 type Changes struct {
 	vcpus                    int
-	memory                   Size
+	memory                   input.Size
 	network, bridge, mac, ip string
 	publish                  Ports
 	private                  bool
@@ -20,7 +21,7 @@ type Changes struct {
 
 // Add defines the flags.
 func (f *Changes) Add(cmd *cobra.Command) {
-	f.memory = Size{Unit: mib, name: "MiB"}
+	f.memory = input.MiB()
 	fs := cmd.Flags()
 	fs.IntVar(&f.vcpus, "vcpus", 1, "number of processors")
 	fs.IntVar(&f.vcpus, "cpus", 1, "the same as --vcpus")

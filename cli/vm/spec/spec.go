@@ -17,6 +17,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/cli/exit"
+	"github.com/mainstay-infra/mainstay/cli/input"
 	"github.com/mainstay-infra/mainstay/cli/verb"
 	"github.com/mainstay-infra/mainstay/cli/vm/daemon"
 )
@@ -34,7 +35,7 @@ type Flags struct {
 	publish                                                                     Ports
 	sshKeys                                                                     []string
 	vcpus                                                                       int
-	memory, disk                                                                Size
+	memory, disk                                                                input.Size
 	ttl                                                                         time.Duration
 	agent, autostart, start, instant                                            bool
 	labels                                                                      verb.Pairs
@@ -42,7 +43,7 @@ type Flags struct {
 
 // AddShort defines the flags that `mainstay vm run` has.
 func (f *Flags) AddShort(cmd *cobra.Command) {
-	f.memory, f.disk = MiB(), GiB()
+	f.memory, f.disk = input.MiB(), input.GiB()
 	fs := cmd.Flags()
 	fs.IntVar(&f.vcpus, "vcpus", 1, "number of processors")
 	fs.Var(&f.memory, "memory", "memory, in MiB or with a unit: 512, 2G (default 512)")

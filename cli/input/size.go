@@ -1,4 +1,4 @@
-package spec
+package input
 
 import (
 	"fmt"
@@ -28,6 +28,9 @@ func MiB() Size { return Size{Unit: mib, name: "MiB"} }
 // GiB returns a Size in GiB.
 func GiB() Size { return Size{Unit: gib, name: "GiB"} }
 
+// Bytes returns a Size in bytes.
+func Bytes() Size { return Size{Unit: 1, name: "bytes"} }
+
 // String, Set and Type make a Size a flag's value.
 func (s *Size) String() string {
 	if s.Count == 0 {
@@ -51,7 +54,7 @@ func (s *Size) Set(text string) error {
 			return fmt.Errorf("has the unknown unit %q; there are K, M, G and T", suffix)
 		}
 	}
-	if n > math.MaxInt64/unit || n*unit%s.Unit != 0 {
+	if n > math.MaxInt64/unit || n*unit%s.Unit != 0 || n*unit/s.Unit > math.MaxInt {
 		return fmt.Errorf("must be a whole number of %s", s.name)
 	}
 	s.Count = int(n * unit / s.Unit)

@@ -1,0 +1,60 @@
+package app
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/mainstay-infra/mainstay/kit/auth"
+)
+
+func TestDevModeMakesATokenThatTheStorageGatewayAccepts(t *testing.T) {
+	t.Parallel()
+	made := newStorageCredentials()
+	tokens, err := auth.NewVerifier(time.Now, []byte(made["jwt_secret"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims, err := tokens.Check(made["token"])
+	if err != nil || claims.Subject != "admin" || claims.Role != "admin" || claims.Tenant != "" {
+		t.Errorf("%+v, %v", claims, err)
+	}
+	if other := newStorageCredentials(); other["jwt_secret"] == made["jwt_secret"] || other["token"] == made["token"] {
+		t.Error("two installations have the same credentials")
+	}
+}
+
+func TestDevModeCompletesTheSettingsOfTheStorageGateway(t *testing.T) {
+	t.Parallel()
+	secret := "a secret of the environment, long enough"
+	for name, tt := range map[string]struct {
+		environ                      []string
+		listen, data, secret, signIn string
+	}{
+		"nothing is set": {nil, "127.0.0.2:5110", filepath.Join("state", "storage"), "of dev mode", "the token from the file"},
+		"all is set": {
+			[]string{"STORE_LISTEN=127.0.0.1:1", "STORE_DATA=/d", "STORE_JWT_SECRET=" + secret},
+			"127.0.0.1:1", "/d", secret, "a token signed with STORE_JWT_SECRET",
+		},
+		"nobody is asked": {
+			[]string{"STORE_AUTH_REQUIRED=false"}, "127.0.0.2:5110", filepath.Join("state", "storage"), "of dev mode",
+			"nobody is asked",
+		},
+	} {
+		mode := devMode{
+			environ: tt.environ, data: "state", host: "127.0.0.2", credentialsFile: "the file",
+			credentials: map[string]string{"jwt_secret": "of dev mode"},
+		}
+		cfg, err := devStorageConfig(mode)
+		if err != nil || cfg.Listen != tt.listen || cfg.Data != tt.data || cfg.JWTSecret != tt.secret ||
+			cfg.AuthRequired == (name == "nobody is asked") {
+			t.Errorf("%s: %+v, %v", name, cfg, err)
+		}
+		if part, err := devStorage(mode); err != nil || part.signIn != tt.signIn {
+			t.Errorf("%s: %s, %v", name, part.signIn, err)
+		}
+	}
+	if _, err := devStorage(devMode{environ: []string{"STORE_LISEN=x"}}); err == nil {
+		t.Error("an unknown variable is accepted")
+	}
+}
