@@ -94,13 +94,14 @@ type StorageGatewayClient interface {
 	// size answers with the same volume. ABORTED: there is one of the name with another size or kind. PERMISSION_DENIED:
 	// the tenant's quota is used up. UNAVAILABLE: the backend is cordoned.
 	CreateVolume(ctx context.Context, in *CreateVolumeRequest, opts ...grpc.CallOption) (*CreateVolumeResponse, error)
-	// DeleteVolume begins to remove a volume with its content. It takes the role admin. Its snapshots stay. NOT_FOUND:
-	// there is none that the caller may see. ABORTED: something uses it, and the message says what.
+	// DeleteVolume begins to remove a volume with its content. It takes the role admin. NOT_FOUND: there is
+	// none that the caller may see. ABORTED: something uses it, such as its snapshots, and the message says what.
 	DeleteVolume(ctx context.Context, in *DeleteVolumeRequest, opts ...grpc.CallOption) (*DeleteVolumeResponse, error)
 	// CreateSnapshot begins to keep a volume as it is now. It takes the role operator. NOT_FOUND: there is no such
 	// volume. ABORTED: the volume has a snapshot of the name, or its state does not allow this.
 	CreateSnapshot(ctx context.Context, in *CreateSnapshotRequest, opts ...grpc.CallOption) (*CreateSnapshotResponse, error)
-	// ListVolumesByOwner lists the volumes that a product has had made, newest first. It takes the role viewer.
+	// ListVolumesByOwner lists the volumes that a product has had made, newest first. It is ListVolumes with two filters,
+	// and errors name those as that does: owner_product and owner_resource_id. It takes the role viewer.
 	ListVolumesByOwner(ctx context.Context, in *ListVolumesByOwnerRequest, opts ...grpc.CallOption) (*ListVolumesByOwnerResponse, error)
 	// GetJob shows one job. It takes the role viewer. NOT_FOUND: there is none that the caller may see, or it ended more
 	// than a day ago.
@@ -298,13 +299,14 @@ type StorageGatewayServer interface {
 	// size answers with the same volume. ABORTED: there is one of the name with another size or kind. PERMISSION_DENIED:
 	// the tenant's quota is used up. UNAVAILABLE: the backend is cordoned.
 	CreateVolume(context.Context, *CreateVolumeRequest) (*CreateVolumeResponse, error)
-	// DeleteVolume begins to remove a volume with its content. It takes the role admin. Its snapshots stay. NOT_FOUND:
-	// there is none that the caller may see. ABORTED: something uses it, and the message says what.
+	// DeleteVolume begins to remove a volume with its content. It takes the role admin. NOT_FOUND: there is
+	// none that the caller may see. ABORTED: something uses it, such as its snapshots, and the message says what.
 	DeleteVolume(context.Context, *DeleteVolumeRequest) (*DeleteVolumeResponse, error)
 	// CreateSnapshot begins to keep a volume as it is now. It takes the role operator. NOT_FOUND: there is no such
 	// volume. ABORTED: the volume has a snapshot of the name, or its state does not allow this.
 	CreateSnapshot(context.Context, *CreateSnapshotRequest) (*CreateSnapshotResponse, error)
-	// ListVolumesByOwner lists the volumes that a product has had made, newest first. It takes the role viewer.
+	// ListVolumesByOwner lists the volumes that a product has had made, newest first. It is ListVolumes with two filters,
+	// and errors name those as that does: owner_product and owner_resource_id. It takes the role viewer.
 	ListVolumesByOwner(context.Context, *ListVolumesByOwnerRequest) (*ListVolumesByOwnerResponse, error)
 	// GetJob shows one job. It takes the role viewer. NOT_FOUND: there is none that the caller may see, or it ended more
 	// than a day ago.
