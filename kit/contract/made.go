@@ -27,8 +27,8 @@ func (c *Contract) Named(id string) *Operation {
 
 // NewRequest returns the request that a call would be over HTTP which has come another way, so that the same rules
 // apply to it. id is the path's parameter of that name. params holds the others by their names, as a struct that is
-// marshalled to JSON; body, if it is not nil, is marshalled, too. A text with NUL, which no name, id or filter can hold and databases refuse, is a fault.
-// CheckMade checks the rest.
+// marshalled to JSON; body, if it is not nil, is marshalled, too. A parameter with NUL, which no name, id or filter can
+// hold and databases refuse, is a fault. CheckMade checks the rest.
 func (op *Operation) NewRequest(ctx context.Context, id string, params, body any) (*http.Request, error) {
 	values, err := valuesOf(params)
 	if err != nil {

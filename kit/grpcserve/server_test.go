@@ -70,8 +70,11 @@ func serve(
 	}
 	t.Cleanup(func() {
 		_ = conn.Close()
-		if cancel(); !stopped {
-			<-done
+		if cancel(); stopped {
+			return
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	})
 	return grpc_testing.NewTestServiceClient(conn), stop

@@ -30,7 +30,7 @@ func RequestID(next http.Handler) http.Handler {
 	})
 }
 
-// ChooseRequestID returns the id of a request that has brought these: the one of them if it is sane, otherwise a new one.
+// ChooseRequestID returns the id of a request that has brought these: the only one if it is sane, otherwise a new one.
 func ChooseRequestID(in []string) string {
 	if len(in) == 1 && saneRequestID(in[0]) {
 		return in[0]

@@ -61,7 +61,7 @@ func Listen(cfg Config, h http.Handler, log *slog.Logger) (*Server, error) {
 	return s, nil
 }
 
-// Bind binds cfg.Listen, also for servers of another protocol than HTTP. It applies cfg's defaults and validates it, and
+// Bind binds cfg.Listen, also for servers of another protocol than HTTP. It applies cfg's defaults, validates it, and
 // closes connections beyond its limits. tlsConfig is nil for cleartext. Errors are those of Listen.
 func Bind(cfg Config, log *slog.Logger) (ln net.Listener, tlsConfig *tls.Config, err error) {
 	cfg.Defaults()

@@ -57,8 +57,8 @@ func Watch(
 }
 
 // Follow reads an operation with next, as Watch does, and calls send with what it finds first, and with each change. It
-// returns when the operation has ended, ctx or until ends, or something fails. alive is called when nothing was sent for
-// a while.
+// returns when the operation has ended, ctx or until ends, or something fails. It calls alive when it has sent nothing
+// for a while.
 func Follow[T any](
 	ctx, until context.Context, next func(ctx context.Context, wait time.Duration) (shown T, ended bool, err error),
 	send func(shown T) error, alive func() error,

@@ -150,8 +150,8 @@ func same(t *testing.T, what string, rest string, messages ...proto.Message) {
 		}
 		over = append(over, decoded(t, raw))
 	}
-	var a, b any = decoded(t, []byte(rest)), nil
-	if b = any(over); len(over) == 1 && !strings.HasPrefix(strings.TrimSpace(rest), "[") {
+	a, b := decoded(t, []byte(rest)), any(over)
+	if len(over) == 1 && !strings.HasPrefix(strings.TrimSpace(rest), "[") {
 		b = over[0]
 	}
 	x, _ := json.Marshal(a)
@@ -601,6 +601,16 @@ func TestACallerHasSoManyStreamsAndGetsThemBack(t *testing.T) {
 	}
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+func TestAStreamEndsWithItsToken(t *testing.T) {
+	t.Parallel()
+	g, c, job := idleGateway(t)
+	brief := g.sign(jose.HS256, "ada", "admin", "", 3*time.Second)
+	all, err := events(c.WatchJob(g.as(brief), &storagepb.WatchJobRequest{Id: job}))
+	if status.Code(err) != codes.Unauthenticated || len(all) > 1 {
+		t.Errorf("%v, %v", all, err)
 	}
 }
 

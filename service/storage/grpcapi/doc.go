@@ -8,8 +8,8 @@
 //
 // # Invariants
 //
-//   - Each method is an operation of the contract, in another encoding. It takes the same role, is held against the same
-//     schemas, and calls the same function. So no rule is written twice.
+//   - Each method is an operation of the contract, in another encoding. It takes the same role, is held against the
+//     same schemas, and calls the same function. So no rule is written twice.
 //   - What the contract marks as planned is UNIMPLEMENTED.
 //
 // It imports gate and caller, and is given the operations.
