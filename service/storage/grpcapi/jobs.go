@@ -70,8 +70,8 @@ func (s *server) WatchJob(
 	return err
 }
 
-// eventOf returns a job as an event. Its id is a sum of the job, so that every replica gives a job in the same state the
-// same one.
+// eventOf returns a job as an event. Its id is a sum of the job, so that every replica gives the same one to a job in
+// the same state.
 func eventOf(j *storagepb.Job) (*storagepb.WatchJobResponse, error) {
 	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(j)
 	sum := sha256.Sum256(raw)

@@ -100,7 +100,9 @@ func (s *server) Health(ctx context.Context, _ *storagepb.HealthRequest) (*stora
 }
 
 // ListAlerts is planned.
-func (s *server) ListAlerts(ctx context.Context, _ *storagepb.ListAlertsRequest) (*storagepb.ListAlertsResponse, error) {
+func (s *server) ListAlerts(
+	ctx context.Context, _ *storagepb.ListAlertsRequest,
+) (*storagepb.ListAlertsResponse, error) {
 	return nil, s.planned(ctx, "ListAlerts", "alerts")
 }
 
