@@ -56,7 +56,7 @@ func TestDevModeRunsWhatIsNamedInTheOrderOfTheTable(t *testing.T) {
 func TestATakenAddressNamesTheVariablesOfWhatRuns(t *testing.T) {
 	t.Parallel()
 	for only, want := range map[string]string{
-		"":     "set EDGE_LISTEN, LB_LISTEN, LB_METRICS_LISTEN, HYPERVISOR_LISTEN, VM_LISTEN or STORE_LISTEN to another address",
+		"":     "set EDGE_LISTEN, LB_LISTEN, LB_METRICS_LISTEN, HYPERVISOR_LISTEN, VM_LISTEN, STORE_LISTEN or STORE_GRPC_ADDR to another address",
 		"edge": "set EDGE_LISTEN to another address",
 	} {
 		units, err := devUnits(strings.Fields(only))

@@ -36,8 +36,8 @@ func serveStorageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "storage",
 		Short: "Run the storage gateway: volumes and their snapshots",
-		Long: `Run the storage gateway. It is being built: volumes, snapshots and clones in folders of this host work, over its API and
-'mainstay storage'.
+		Long: `Run the storage gateway. It is being built: volumes, snapshots and clones in Ceph clusters and in folders of this host
+work, over its API, gRPC and 'mainstay storage'.
 
 Without --auth-required everybody on this machine is the admin anonymous. With it, requests carry a JSON Web Token that
 is signed with HS256 and STORE_JWT_SECRET, with the claims sub, role (viewer, operator or admin), tenant and exp.
@@ -111,6 +111,9 @@ func devStorageConfig(mode devMode) (storage.Config, error) {
 	}
 	if !mode.isSet("STORE_LISTEN") {
 		cfg.Listen = net.JoinHostPort(mode.host, "5110")
+	}
+	if !mode.isSet("STORE_GRPC_ADDR") {
+		cfg.GRPCAddr = net.JoinHostPort(mode.host, "5111")
 	}
 	if !mode.isSet("STORE_DATA") {
 		cfg.Data = filepath.Join(mode.data, "storage")

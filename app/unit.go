@@ -92,7 +92,7 @@ func Units() []Unit {
 // listens returns the environment variables of the service's listening addresses.
 func (u *Unit) listens() (names []string) {
 	for _, s := range config.Settings(u.settings(), u.prefix) {
-		if strings.HasSuffix(s.Env, "LISTEN") {
+		if strings.HasSuffix(s.Env, "LISTEN") || strings.HasSuffix(s.Env, "GRPC_ADDR") {
 			names = append(names, s.Env)
 		}
 	}

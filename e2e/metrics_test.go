@@ -31,7 +31,7 @@ func TestMetricsAreNamedAsPrometheusAsksAndInTheGuides(t *testing.T) {
 	p := launch(
 		t, []string{
 			"EDGE_LISTEN=127.0.0.1:0", "LB_LISTEN=127.0.0.1:0", "LB_METRICS_LISTEN=127.0.0.1:0", "HYPERVISOR_LISTEN=127.0.0.1:0", "VM_LISTEN=127.0.0.1:0",
-			"STORE_LISTEN=127.0.0.1:0", "HYPERVISOR_TOKEN=", "HYPERVISOR_REGISTRY=",
+			"STORE_LISTEN=127.0.0.1:0", "STORE_GRPC_ADDR=127.0.0.1:0", "HYPERVISOR_TOKEN=", "HYPERVISOR_REGISTRY=",
 		}, "dev", "--data", filepath.Join(t.TempDir(), "state"),
 	)
 	t.Cleanup(p.stop)

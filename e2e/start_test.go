@@ -234,7 +234,9 @@ func TestDevModeMakesItsCredentialsOnceAndKeepsThem(t *testing.T) {
 		return string(b), keys
 	}
 	start := func() (p *process, url string) {
-		p = launch(t, []string{"EDGE_LISTEN=127.0.0.1:0", "VM_LISTEN=127.0.0.1:0", "STORE_LISTEN=127.0.0.1:0"}, "dev", "--data", dir)
+		p = launch(t, []string{
+			"EDGE_LISTEN=127.0.0.1:0", "VM_LISTEN=127.0.0.1:0", "STORE_LISTEN=127.0.0.1:0", "STORE_GRPC_ADDR=127.0.0.1:0",
+		}, "dev", "--data", dir)
 		m, ok := p.awaitOutput(devAddress)
 		if !ok {
 			t.Fatalf("dev mode did not start:\n%s", p.output)

@@ -27,7 +27,7 @@ func TestALoginAsksForWhatItNeedsAndHidesThePassword(t *testing.T) {
 	e, d := newEdge(t), newDesk(t)
 	person, program := terminaltest.Open(t)
 	code := d.sit(program, "login")
-	seen := terminaltest.See(t, person, "Service (edge, hypervisor, vm, lb) [edge]: ")
+	seen := terminaltest.See(t, person, "Service (edge, hypervisor, vm, lb, storage) [edge]: ")
 	terminaltest.Type(t, person, "\n")
 	seen += terminaltest.See(t, person, "Server [http://127.0.0.1:8080]: ")
 	terminaltest.Type(t, person, e.url+"\n")

@@ -30,7 +30,7 @@ func serveStorage(t *testing.T) string {
 	data, done := t.TempDir(), make(chan int, 1)
 	log, to := io.Pipe()
 	go func() {
-		code := cli.Main(ctx, []string{"serve", "storage", "--listen", "127.0.0.1:0", "--data", data},
+		code := cli.Main(ctx, []string{"serve", "storage", "--listen", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0", "--data", data},
 			cli.IO{In: strings.NewReader(""), Out: to, Err: to, Getenv: func(string) string { return "" }}, app.Commands()...)
 		_ = to.Close() // a pipe's does not fail
 		done <- code

@@ -67,14 +67,14 @@ func JSONErrors(log *slog.Logger, body problem.Body) ErrorRenderer {
 		}
 		w.WriteHeader(status)
 		_ = body.Encode(w, problem.Problem{ // the client may have disconnected
-			Code: f.PublicCode(), Message: publicMessage(f, id), Field: f.Field, Limit: f.Limit, RequestID: id,
+			Code: f.PublicCode(), Message: PublicMessage(f, id), Field: f.Field, Limit: f.Limit, RequestID: id,
 		})
 	}
 }
 
-// publicMessage returns the message of a fault for the caller. For Internal faults it adds the
+// PublicMessage returns the message of a fault for the caller. For Internal faults it adds the
 // request id under which the server's log has the details.
-func publicMessage(f *fault.Error, id string) string {
+func PublicMessage(f *fault.Error, id string) string {
 	if f.Kind != fault.Internal || id == "" {
 		return f.Message
 	}

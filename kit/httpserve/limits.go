@@ -11,6 +11,12 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
+// NewStreamSlots returns the slots of a server's streams: responses that last until the client disconnects.
+func NewStreamSlots() *Slots { return NewSlots(maxStreams, maxStreamsOfCaller) }
+
+// StreamKey returns the key that the streams of a request's caller are counted under.
+func StreamKey(r *http.Request) string { return streamKey(r) }
+
 // Limits on streams: responses that last until the client disconnects.
 const (
 	// maxStreamsOfCaller applies per caller: requests with the same credentials or, without
@@ -19,10 +25,11 @@ const (
 	maxStreams         = 2048
 )
 
+// ErrOverloaded and ErrStreams refuse what is beyond the limits.
 var (
-	errOverloaded = fault.New(fault.Unavailable, "too many requests are in progress; try again").
+	ErrOverloaded = fault.New(fault.Unavailable, "too many requests are in progress; try again").
 			WithCode("overloaded").WithRetryAfter(time.Second)
-	errStreams = fault.New(fault.TooMany, "too many streams are open; close some and try again").
+	ErrStreams = fault.New(fault.TooMany, "too many streams are open; close some and try again").
 			WithCode("too_many_streams").WithRetryAfter(5 * time.Second)
 )
 
@@ -35,7 +42,7 @@ var (
 func LimitInFlight(n int, render ErrorRenderer) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		var inFlight atomic.Int64
-		streams := NewSlots(maxStreams, maxStreamsOfCaller)
+		streams := NewStreamSlots()
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if isProbe(r) {
 				next.ServeHTTP(w, r)
@@ -54,7 +61,7 @@ func LimitInFlight(n int, render ErrorRenderer) func(http.Handler) http.Handler 
 				}
 			}()
 			if inFlight.Add(1) > int64(n) {
-				render(w, r, errOverloaded)
+				render(w, r, ErrOverloaded)
 				return
 			}
 			next.ServeHTTP(w, r)
@@ -78,7 +85,7 @@ func (x *exchange) asStream() (end func(), err error) {
 	}
 	end, ok := x.streams.Take(cmp.Or(x.owner, streamKey(x.counted)))
 	if !ok {
-		return nil, errStreams
+		return nil, ErrStreams
 	}
 	x.leave()
 	return end, nil

@@ -24,8 +24,11 @@ func (c Config) Local() bool {
 
 // Listening returns the address that the server listens on, for the log. Unlike URL it notes if
 // that is every address of the machine.
-func (s *Server) Listening() string {
-	address := s.ln.Addr().String()
+func (s *Server) Listening() string { return Listening(s.ln.Addr()) }
+
+// Listening returns the address of a listener, for the log.
+func Listening(a net.Addr) string {
+	address := a.String()
 	if host, _, _ := net.SplitHostPort(address); net.ParseIP(host).IsUnspecified() {
 		return address + ", all addresses"
 	}

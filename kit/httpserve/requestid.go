@@ -23,15 +23,19 @@ const maxRequestID = 64
 func RequestID(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x, w, r := track(w, r)
-		if in := r.Header[requestIDHeader]; len(in) == 1 && saneRequestID(in[0]) {
-			x.id = in[0]
-		} else {
-			x.id = newRequestID()
-		}
+		x.id = ChooseRequestID(r.Header[requestIDHeader])
 		x.idValue[0] = x.id
 		w.Header()[requestIDHeader] = x.idValue[:]
 		next.ServeHTTP(w, r)
 	})
+}
+
+// ChooseRequestID returns the id of a request that has brought these: the only one if it is sane, otherwise a new one.
+func ChooseRequestID(in []string) string {
+	if len(in) == 1 && saneRequestID(in[0]) {
+		return in[0]
+	}
+	return newRequestID()
 }
 
 // RequestIDFrom returns the request's id. It is empty outside RequestID.

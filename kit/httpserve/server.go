@@ -34,22 +34,14 @@ type Server struct {
 // files, Unavailable if the address cannot be bound.
 func Listen(cfg Config, h http.Handler, log *slog.Logger) (*Server, error) {
 	cfg.Defaults()
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
-	tlsConfig, err := cfg.tlsConfig(log)
+	ln, tlsConfig, err := Bind(cfg, log)
 	if err != nil {
 		return nil, err
-	}
-	ln, err := net.Listen("tcp", cfg.Listen)
-	if err != nil {
-		return nil, fault.Wrap(fault.Unavailable, err, "listen: cannot bind %s", cfg.Listen)
 	}
 	proxies, err := ParsePrefixes("trusted-proxies", cfg.TrustedProxies)
 	if err != nil {
 		return nil, errors.Join(err, ln.Close())
 	}
-	ln = limitConnections(ln, NewSlots(cfg.MaxConnections, cfg.MaxConnectionsPerAddress), proxies)
 	s := &Server{ln: ln, log: log, cfg: cfg}
 	s.drain, s.startDrain = context.WithCancel(context.Background())
 	s.base, s.cancelEvery = context.WithCancel(context.WithValue(context.Background(), drainKey{}, s.drain))
@@ -67,6 +59,26 @@ func Listen(cfg Config, h http.Handler, log *slog.Logger) (*Server, error) {
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelInfo),
 	}
 	return s, nil
+}
+
+// Bind binds cfg.Listen, also for servers of another protocol than HTTP. It applies cfg's defaults, validates it, and
+// closes connections beyond its limits. tlsConfig is nil for cleartext. Errors are those of Listen.
+func Bind(cfg Config, log *slog.Logger) (ln net.Listener, tlsConfig *tls.Config, err error) {
+	cfg.Defaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, nil, err
+	}
+	if tlsConfig, err = cfg.tlsConfig(log); err != nil {
+		return nil, nil, err
+	}
+	proxies, err := ParsePrefixes("trusted-proxies", cfg.TrustedProxies)
+	if err != nil {
+		return nil, nil, err
+	}
+	if ln, err = net.Listen("tcp", cfg.Listen); err != nil {
+		return nil, nil, fault.Wrap(fault.Unavailable, err, "listen: cannot bind %s", cfg.Listen)
+	}
+	return limitConnections(ln, NewSlots(cfg.MaxConnections, cfg.MaxConnectionsPerAddress), proxies), tlsConfig, nil
 }
 
 // Addr returns the bound address, with the actual port.

@@ -42,21 +42,40 @@ func Watch(
 		return err
 	}
 	defer stream.Close()
+	read := func(ctx context.Context, wait time.Duration) (any, bool, error) {
+		if wait == 0 {
+			return shown, ended, nil
+		}
+		return next(ctx, wait)
+	}
+	err = Follow(stream.Context(), until, read,
+		func(shown any) error { return stream.Send(0, "operation", shown) }, stream.Heartbeat)
+	if stream.Context().Err() != nil {
+		return nil // the client has disconnected, or the server drains
+	}
+	return err
+}
+
+// Follow reads an operation with next, as Watch does, and calls send with what it finds first, and with each change. It
+// returns when the operation has ended, ctx or until ends, or something fails. It calls alive when it has sent nothing
+// for a while.
+func Follow[T any](
+	ctx, until context.Context, next func(ctx context.Context, wait time.Duration) (shown T, ended bool, err error),
+	send func(shown T) error, alive func() error,
+) error {
 	var sent any
+	shown, ended, err := next(ctx, 0)
 	for at := time.Now(); err == nil; {
 		switch now := time.Now(); {
-		case !reflect.DeepEqual(shown, sent):
-			sent, at, err = shown, now, stream.Send(0, "operation", shown)
+		case !reflect.DeepEqual(any(shown), sent):
+			sent, at, err = shown, now, send(shown)
 		case now.Sub(at) >= heartbeat:
-			at, err = now, stream.Heartbeat()
+			at, err = now, alive()
 		}
 		if err != nil || ended || until.Err() != nil {
 			break
 		}
-		shown, ended, err = next(stream.Context(), watchPeriod)
-	}
-	if stream.Context().Err() != nil {
-		return nil // the client has disconnected, or the server drains
+		shown, ended, err = next(ctx, watchPeriod)
 	}
 	return err
 }

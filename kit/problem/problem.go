@@ -75,6 +75,17 @@ func (b Body) Encode(w io.Writer, p Problem) error {
 	return json.NewEncoder(w).Encode(b.of(p))
 }
 
+// Code returns a code as the body shows it.
+func (b Body) Code(code string) string {
+	switch {
+	case b != Capitals:
+		return code
+	case code == "invalid":
+		return "VALIDATION_ERROR"
+	}
+	return strings.ToUpper(code)
+}
+
 func (b Body) of(p Problem) any {
 	switch b {
 	case Flat:
@@ -86,11 +97,7 @@ func (b Body) of(p Problem) any {
 	case Wrapped:
 		return wrapped{Error: p.Message}
 	}
-	if b == Capitals {
-		if p.Code = strings.ToUpper(p.Code); p.Code == "INVALID" {
-			p.Code = "VALIDATION_ERROR"
-		}
-	}
+	p.Code = b.Code(p.Code)
 	var n nested
 	n.Error.Code, n.Error.Message, n.Error.Field = p.Code, p.Message, p.Field
 	n.Error.Limit, n.Error.RequestID = p.Limit, p.RequestID

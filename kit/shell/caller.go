@@ -6,6 +6,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
+	"github.com/mainstay-infra/mainstay/kit/list"
 )
 
 // Peer is the origin of a request.
@@ -83,6 +84,12 @@ func (c *call[C]) recheck() *func() error { return &c.still }
 // whose caller is identified later. The peer is kept.
 func As[C any](ctx context.Context, caller C) context.Context {
 	return context.WithValue(ctx, callKey{}, &call[C]{caller: caller, peer: PeerOf(ctx)})
+}
+
+// Within returns a context in which caller acts, who has sent r. It is for requests that another protocol than HTTP has
+// brought, and r stands for.
+func Within[C any](ctx context.Context, caller C, r *http.Request) context.Context {
+	return list.WithURL(context.WithValue(ctx, callKey{}, &call[C]{caller: caller, peer: peerOf(r)}), r.URL)
 }
 
 var errForeignPage = fault.New(fault.Denied, "a page of another site may not change anything here").WithCode("browser")

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"path/filepath"
+	"strings"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
@@ -14,6 +15,7 @@ const EnvPrefix = "STORE"
 // Config holds the service's settings. The table in the documentation is generated from the tags.
 type Config struct {
 	Listen   string `key:"listen" default:"127.0.0.1:5110" help:"Address to serve HTTP on."`
+	GRPCAddr string `key:"grpc-addr" default:"127.0.0.1:5111" help:"Address to serve gRPC on, with the certificate of HTTP. Empty or off: none."`
 	Data     string `key:"data" default:".mainstay/storage" help:"Folder for the database, the secret keys and the volumes of the backend local."`
 	Database string `key:"database" env:"MAINSTAY_DATABASE_URL" secret:"true" help:"PostgreSQL URL. Without one, SQLite in the data folder."`
 
@@ -68,8 +70,36 @@ func (c *Config) Validate() error {
 		return fault.InvalidField("listen", "%s is not on loopback only, and nobody would be asked for credentials: "+
 			"set auth-required", c.Listen)
 	}
+	if server := c.grpcServer(); c.servesGRPC() {
+		if !c.AuthRequired && !server.Local() {
+			return fault.InvalidField("grpc-addr", "%s is not on loopback only, and nobody would be asked for credentials: "+
+				"set auth-required", c.GRPCAddr)
+		}
+		if err := server.Validate(); err != nil {
+			return asGRPCAddr(err)
+		}
+	}
 	server := c.server()
 	return server.Validate()
+}
+
+// servesGRPC reports whether the service listens for gRPC.
+func (c *Config) servesGRPC() bool { return c.GRPCAddr != "" && c.GRPCAddr != "off" }
+
+// grpcServer returns the settings of the gRPC server.
+func (c *Config) grpcServer() httpserve.Config {
+	server := c.server()
+	server.Listen = c.GRPCAddr
+	return server
+}
+
+// asGRPCAddr has an error about the address name the setting that the gRPC server's is in.
+func asGRPCAddr(err error) error {
+	f := fault.From(err)
+	if f.Field != "listen" {
+		return err
+	}
+	return fault.InvalidField("grpc-addr", "%s", strings.TrimPrefix(f.Message, "listen: "))
 }
 
 // folders returns the folders of the backends of type nfs, by the name of their entry.

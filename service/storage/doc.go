@@ -4,7 +4,9 @@
 // The work is done in "rooms", the packages below this one. This package only wires them together: settings
 // (config.go), New, Run, Serve and Close (service.go), and what New opens (open.go).
 //
-//	httpapi/    translates the API contract to calls of rooms; credentials
+//	grpcapi/    translates gRPC to the operations of the API contract
+//	httpapi/    translates the API contract to calls of rooms
+//	gate/       credentials, and who may do what
 //	provision/  makes, expands, clones, snapshots and removes volumes
 //	monitor/    alerts, and how full clusters are over time
 //	backend/    connections to the storage systems, and passes over what they have

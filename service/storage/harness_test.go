@@ -30,7 +30,7 @@ type (
 )
 
 const (
-	jwtSecret = "the secret of the tests, long enough"
+	jwtSecret = "the secret of the tests, which is long enough for any algorithm of its kind"
 	base      = storageapi.BasePath
 	mib       = 1 << 20
 )
@@ -44,6 +44,7 @@ type gateway struct {
 	recorder *contracttest.Recorder
 	service  *storage.Service
 	admin    string
+	idle     bool // jobs do not run
 	stop     func()
 }
 
@@ -64,17 +65,25 @@ func engines(t *testing.T, test func(g *gateway)) {
 // start runs a service until the test ends.
 func start(t *testing.T, change ...func(*storage.Config)) *gateway {
 	t.Helper()
+	g := prepare(t, change...)
+	g.begin()
+	return g
+}
+
+// prepare returns a service that does not run yet.
+func prepare(t *testing.T, change ...func(*storage.Config)) *gateway {
+	t.Helper()
 	var cfg storage.Config
 	if err := config.Load(&cfg, storage.EnvPrefix, config.Sources{}); err != nil {
 		t.Fatal(err)
 	}
 	g := &gateway{T: t}
 	cfg.Data, cfg.AuthRequired, cfg.JWTSecret = t.TempDir(), true, jwtSecret
+	cfg.Listen, cfg.GRPCAddr = "127.0.0.1:0", "127.0.0.1:0"
 	for _, f := range change {
 		f(&cfg)
 	}
 	g.config = cfg
-	g.begin()
 	return g
 }
 
@@ -105,7 +114,13 @@ func (g *gateway) run() {
 	server := httptest.NewServer(g.recorder.Wrap(g.T, svc.Handler()))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- svc.Run(ctx) }()
+	go func() {
+		if g.idle {
+			done <- nil
+			return
+		}
+		done <- svc.Run(ctx)
+	}()
 	g.url = server.URL
 	g.stop = sync.OnceFunc(func() {
 		cancel()
@@ -124,11 +139,17 @@ func (g *gateway) run() {
 // token returns a token as somebody else issues it.
 func (g *gateway) token(name, role, tenant string) string {
 	g.Helper()
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: []byte(jwtSecret)}, nil)
+	return g.sign(jose.HS256, name, role, tenant, time.Hour)
+}
+
+// sign returns a token that is signed in some way, for some time.
+func (g *gateway) sign(how jose.SignatureAlgorithm, name, role, tenant string, life time.Duration) string {
+	g.Helper()
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: how, Key: []byte(jwtSecret)}, nil)
 	if err != nil {
 		g.Fatal(err)
 	}
-	claims := object{"sub": name, "role": role, "exp": time.Now().Add(time.Hour).Unix()}
+	claims := object{"sub": name, "role": role, "exp": time.Now().Add(life).Unix()}
 	if tenant != "" {
 		claims["tenant"] = tenant
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/storage/backend"
 	"github.com/mainstay-infra/mainstay/service/storage/caller"
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
+	"github.com/mainstay-infra/mainstay/service/storage/gate"
 	"github.com/mainstay-infra/mainstay/service/storage/httpapi"
 	"github.com/mainstay-infra/mainstay/service/storage/job"
 	"github.com/mainstay-infra/mainstay/service/storage/monitor"
@@ -93,9 +94,10 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 			return fmt.Errorf("jwt-secret: %w", err)
 		}
 	}
+	s.gate = &gate.Gate{Tokens: tokens, Store: s.store}
 	s.api, err = httpapi.New(httpapi.Config{
 		Log: s.log, Registry: deps.Registry, Tracer: deps.Tracer, Console: deps.Console, Now: s.now,
-		AccessLog: s.cfg.AccessLog, MaxInFlight: s.cfg.MaxInFlight, Ending: s.ending, Version: deps.Version, Tokens: tokens,
+		AccessLog: s.cfg.AccessLog, MaxInFlight: s.cfg.MaxInFlight, Ending: s.ending, Version: deps.Version, Gate: s.gate,
 		Ping:  func(ctx context.Context) (string, error) { return s.db.Engine().String(), s.db.Ping(ctx) },
 		Store: s.store, Jobs: s.jobs, Backends: s.backends, Volumes: s.volumes, Monitor: s.monitor,
 	})

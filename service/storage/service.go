@@ -16,12 +16,16 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/grpcserve"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
 	"github.com/mainstay-infra/mainstay/kit/keyring"
+	"github.com/mainstay-infra/mainstay/kit/problem"
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/storage/backend"
 	"github.com/mainstay-infra/mainstay/service/storage/caller"
+	"github.com/mainstay-infra/mainstay/service/storage/gate"
+	"github.com/mainstay-infra/mainstay/service/storage/grpcapi"
 	"github.com/mainstay-infra/mainstay/service/storage/httpapi"
 	"github.com/mainstay-infra/mainstay/service/storage/job"
 	"github.com/mainstay-infra/mainstay/service/storage/monitor"
@@ -55,7 +59,9 @@ type Service struct {
 	backends *backend.Set
 	volumes  *provision.Manager
 	monitor  *monitor.Monitor
+	gate     *gate.Gate
 	api      *httpapi.API
+	registry *prometheus.Registry
 
 	ending context.Context // done when the service ends
 	end    context.CancelFunc
@@ -73,7 +79,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 	if cfg.Data, err = filepath.Abs(cfg.Data); err != nil {
 		return nil, err
 	}
-	s := &Service{cfg: cfg, log: deps.Log, now: deps.Now}
+	s := &Service{cfg: cfg, log: deps.Log, now: deps.Now, registry: deps.Registry}
 	s.ending, s.end = context.WithCancel(context.Background())
 	if s.db, err = openDatabase(ctx, cfg); err != nil {
 		return nil, err
@@ -155,22 +161,60 @@ func (s *Service) StandsOn(ctx context.Context) string {
 	return on
 }
 
-// Serve listens on the configured address and answers requests until ctx ends. It calls ready with
+// ListenGRPC binds the address of gRPC, with the API registered. The server is nil if gRPC is off.
+func (s *Service) ListenGRPC() (*grpcserve.Server, error) {
+	if !s.cfg.servesGRPC() {
+		return nil, nil
+	}
+	server, err := grpcserve.Listen(grpcserve.Config{
+		HTTP: s.cfg.grpcServer(), Log: s.log, Registry: s.registry, Domain: grpcapi.Domain, Codes: problem.Capitals,
+		AccessLog: s.cfg.AccessLog,
+	})
+	if err != nil {
+		return nil, err
+	}
+	grpcapi.Register(server, grpcapi.Config{
+		Contract: s.api.Contract(), Gate: s.gate, Operations: s.api, Ending: s.ending,
+	})
+	return server, nil
+}
+
+// Serve listens on the configured addresses and answers requests until ctx ends. It calls ready with
 // the URL once the service can be reached.
 func (s *Service) Serve(ctx context.Context, ready func(url string)) error {
 	server, err := httpserve.Listen(s.cfg.server(), s.Handler(), s.log)
 	if err != nil {
 		return err
 	}
-	s.log.Info("listening on " + server.Listening())
+	rpc, err := s.ListenGRPC()
+	if err != nil {
+		return errors.Join(err, server.Close())
+	}
+	listening := "listening on " + server.Listening()
+	if rpc != nil {
+		listening += ", for gRPC on " + rpc.Listening()
+	}
+	s.log.Info(listening)
 	background, stop := context.WithCancel(context.Background())
 	defer stop()
 	done := routine.Start(s.log, "storage", func() error { return s.Run(background) })
-	// Requests that wait for jobs are answered, so that the server can drain.
+	// Requests that wait for jobs are answered, so that the servers can drain.
 	stopWaiting := context.AfterFunc(ctx, s.end)
 	defer stopWaiting()
+	// If one of the servers fails, the other one ends, too.
+	serving, fail := context.WithCancel(ctx)
+	defer fail()
+	rpcDone := routine.Start(s.log, "gRPC", func() error {
+		if rpc == nil {
+			return nil
+		}
+		defer fail()
+		return rpc.Run(serving)
+	})
 	ready(server.URL())
-	err = server.Run(ctx)
+	err = server.Run(serving)
+	fail()
+	err = errors.Join(err, <-rpcDone)
 	stop()
 	return errors.Join(err, <-done)
 }

@@ -12,12 +12,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	storageapi "github.com/mainstay-infra/mainstay/api/storage"
-	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/problem"
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/storage/backend"
 	"github.com/mainstay-infra/mainstay/service/storage/caller"
+	"github.com/mainstay-infra/mainstay/service/storage/gate"
 	"github.com/mainstay-infra/mainstay/service/storage/job"
 	"github.com/mainstay-infra/mainstay/service/storage/monitor"
 	"github.com/mainstay-infra/mainstay/service/storage/provision"
@@ -35,8 +35,7 @@ type Config struct {
 	MaxInFlight int
 	Ending      context.Context // done when the service ends
 	Version     string
-	// Tokens checks tokens. Nil: no credentials are required, and everybody is caller.Anonymous.
-	Tokens *auth.Verifier
+	Gate        *gate.Gate
 	// Ping returns the database's name, or an error if it does not answer.
 	Ping func(ctx context.Context) (string, error)
 
@@ -62,7 +61,7 @@ var _ storageapi.Server = (*API)(nil)
 
 // Contract loads the service's contract.
 func Contract() (*contract.Contract, error) {
-	return contract.Load(storageapi.Document, storageapi.BasePath, access.Classes())
+	return contract.Load(storageapi.Document, storageapi.BasePath, gate.Classes())
 }
 
 // maxBody is the maximum size of a request body, in bytes.
@@ -81,7 +80,7 @@ func New(cfg Config) (*API, error) {
 		Name: "storage", Contract: c, Log: cfg.Log, Registry: cfg.Registry, Errors: problem.Capitals,
 		AccessLog: cfg.AccessLog, MaxInFlight: cfg.MaxInFlight, MaxBody: maxBody, Tracer: cfg.Tracer, Console: cfg.Console,
 		Ready:    []shell.Check{{Name: "database", Run: cfg.Ping}},
-		Identify: a.identify, Still: a.still, Admit: a.authorize, Front: a.probes, Now: cfg.Now,
+		Identify: cfg.Gate.Identify, Still: cfg.Gate.Still, Admit: cfg.Gate.Admit, Front: a.probes, Now: cfg.Now,
 	})
 	if err != nil {
 		return nil, err
@@ -90,6 +89,9 @@ func New(cfg Config) (*API, error) {
 	a.shell.Raw("GET /jobs/{id}/watch", a.watchJob)
 	return a, nil
 }
+
+// Contract returns the service's contract.
+func (a *API) Contract() *contract.Contract { return a.shell.Contract() }
 
 // Handler returns the handler of all requests.
 func (a *API) Handler() http.Handler { return a.shell.Handler() }
@@ -103,7 +105,7 @@ func (a *API) probes(next http.Handler) http.Handler {
 		case r.URL.Path == "/health" || r.URL.Path == "/livez":
 			body = storageapi.Health{Status: storageapi.HealthStatusOk}
 		case r.URL.Path == "/version":
-			body = storageapi.Version{Name: "mainstay-storage", Version: a.cfg.Version, Api: "v1"}
+			body = a.Version()
 		}
 		if body == nil {
 			next.ServeHTTP(w, r)
@@ -113,6 +115,11 @@ func (a *API) probes(next http.Handler) http.Handler {
 		w.Header().Set("Cache-Control", "no-store")
 		_ = json.NewEncoder(w).Encode(body) // a client that has left does not mind
 	})
+}
+
+// Version says which version of the gateway this is.
+func (a *API) Version() storageapi.Version {
+	return storageapi.Version{Name: "mainstay-storage", Version: a.cfg.Version, Api: "v1"}
 }
 
 // value returns *p, or the zero value if p is nil.

@@ -1,8 +1,8 @@
 // Package httpapi translates the contract of the storage gateway (api/storage) to calls of the domain, and
-// nothing else.
+// nothing else. gRPC (package grpcapi) calls its operations, too, so that both have the same rules.
 //
 //	api.go        API: the handler, errors
-//	access.go     credentials, roles
+//	access.go     the tenants of requests
 //	accepted.go   requests that begin jobs
 //	backends.go   backends, clusters, pools, OSDs
 //	volumes.go    volumes
@@ -13,9 +13,8 @@
 //
 // # Invariants
 //
-//   - Who may call what is the table access, and nobodys for what belongs to no tenant.
 //   - The tenant of a request is that of the caller's token, if it has one.
 //   - Callers with a tenant do not see how backends are reached and why not.
 //
-// It imports backend, caller, job, provision and record.
+// It imports backend, caller, gate, job, provision and record.
 package httpapi

@@ -94,9 +94,14 @@ func (a *API) GetJob(ctx context.Context, req storageapi.GetJobRequestObject) (s
 // watchJob streams a job until it has ended.
 func (a *API) watchJob(w http.ResponseWriter, r *http.Request, _ caller.Caller) error {
 	return operation.Watch(a.cfg.Ending, w, r, func(ctx context.Context, wait time.Duration) (any, bool, error) {
-		j, err := a.jobs.Await(ctx, r.PathValue("id"), wait)
-		return apiJob(j), j.Job.State.Finished(), err
+		return a.AwaitJob(ctx, r.PathValue("id"), wait)
 	})
+}
+
+// AwaitJob returns one job as soon as it has ended, or after wait, and whether it has ended.
+func (a *API) AwaitJob(ctx context.Context, id string, wait time.Duration) (storageapi.Job, bool, error) {
+	j, err := a.jobs.Await(ctx, id, wait)
+	return apiJob(j), j.Job.State.Finished(), err
 }
 
 // CancelJob asks for the end of a job.
