@@ -26,7 +26,9 @@ func (s commands) alertList() *cobra.Command {
 		Example: "  mainstay storage alert list\n  mainstay storage alert list --severity critical\n" +
 			"  mainstay storage alert list --state all",
 	}, output.Columns[storageapi.Alert]{
-		Heads: []string{"SEVERITY", "STATE", "SOURCE", "SINCE", "ACKNOWLEDGED BY", "SILENCED UNTIL", "TENANT", "ID", "DESCRIPTION"},
+		Heads: []string{
+			"SEVERITY", "STATE", "SOURCE", "SINCE", "ACKNOWLEDGED BY", "SILENCED UNTIL", "TENANT", "ID", "DESCRIPTION",
+		},
 		Row: func(a storageapi.Alert) []any {
 			return []any{
 				a.Severity, a.State, a.Source, a.CreatedAt, a.AcknowledgedBy, a.SilencedUntil, a.TenantId, a.Id, a.Description,

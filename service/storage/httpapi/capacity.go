@@ -43,7 +43,8 @@ func (a *API) GetCapacityHistory(
 	ctx context.Context, req storageapi.GetCapacityHistoryRequestObject,
 ) (storageapi.GetCapacityHistoryResponseObject, error) {
 	now := a.cfg.Now()
-	w, err := series.NewWindow(orElse(req.Params.Since, now.Add(-24*time.Hour)), now, orElse(req.Params.Points, usualPoints))
+	since := orElse(req.Params.Since, now.Add(-24*time.Hour))
+	w, err := series.NewWindow(since, now, orElse(req.Params.Points, usualPoints))
 	if err != nil {
 		return nil, err
 	}
