@@ -143,7 +143,7 @@ func (r *Runner) settleExpired(ctx context.Context, tx *db.Tx, now time.Time) er
 	for _, record := range expired {
 		// No backoff: waiting for the lease to expire has already spaced the attempts.
 		if _, err := r.settle(
-			ctx, tx, record, leaseExpired, "the worker "+record.Worker+" disappeared", record.RunAt.Time,
+			ctx, tx, record, leaseExpired, "the worker "+record.Worker+" disappeared", "", record.RunAt.Time,
 		); err != nil {
 			return err
 		}

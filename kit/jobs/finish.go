@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
 // maxError limits the stored text of an error, in bytes.
@@ -70,19 +71,19 @@ func (r *Runner) storeEnd(ctx context.Context, job *Job, err error) (outcome Sta
 		if readErr != nil {
 			return readErr
 		}
-		text := record.Error
+		text, code := record.Error, record.ErrorCode
 		switch e {
 		case succeeded:
-			text = ""
+			text, code = "", ""
 		case failed, failedForGood:
 			if !record.CancelRequested || !errors.Is(err, context.Canceled) { // stopping as asked is not an error
-				text = err.Error()
+				text, code = err.Error(), codeOf(err)
 			}
 		case handedBack:
 			runAt = record.RunAt.Time // keeps its place in the queue
 		}
 		var settleErr error
-		outcome, settleErr = r.settle(ctx, tx, record, e, text, runAt)
+		outcome, settleErr = r.settle(ctx, tx, record, e, text, code, runAt)
 		return settleErr
 	})
 	return outcome, storeErr
@@ -91,7 +92,7 @@ func (r *Runner) storeEnd(ctx context.Context, job *Job, err error) (outcome Sta
 // settle ends a holding of the lease: the job becomes available again at runAt, or is finished.
 // record must be locked by tx.
 func (r *Runner) settle(
-	ctx context.Context, tx *db.Tx, record Record, e event, text string, runAt time.Time,
+	ctx context.Context, tx *db.Tx, record Record, e event, text, code string, runAt time.Time,
 ) (State, error) {
 	next, _ := record.status().on(e) // callers select running jobs only
 	var finishedAt db.Time
@@ -103,10 +104,18 @@ func (r *Runner) settle(
 	}
 	_, err := tx.Exec(
 		ctx,
-		"UPDATE jobs SET state = ?, attempt = ?, run_at = ?, lease_until = ?, error = ?, finished_at = ? WHERE id = ?",
-		next.State, next.Attempt, db.At(runAt), db.Time{}, cut(text), finishedAt, record.ID,
+		"UPDATE jobs SET state = ?, attempt = ?, run_at = ?, lease_until = ?, error = ?, error_code = ?, finished_at = ? WHERE id = ?",
+		next.State, next.Attempt, db.At(runAt), db.Time{}, cut(text), code, finishedAt, record.ID,
 	)
 	return next.State, err
+}
+
+// codeOf returns the public code of the fault in an error's chain; empty: there is none.
+func codeOf(err error) string {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		return f.PublicCode()
+	}
+	return ""
 }
 
 // cut truncates text to maxError and removes what PostgreSQL cannot store.

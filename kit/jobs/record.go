@@ -31,6 +31,7 @@ type Record struct {
 	ProgressDone    int64   `db:"progress_done"`
 	ProgressTotal   int64   `db:"progress_total"` // 0 when unknown
 	Error           string  `db:"error"`          // of the latest failed attempt; for operators
+	ErrorCode       string  `db:"error_code"`     // of Error: the public code of its fault; empty: it has none
 	UniqueKey       string  `db:"unique_key"`
 	CancelRequested bool    `db:"cancel_requested"`
 	CreatedAt       db.Time `db:"created_at"`

@@ -48,6 +48,24 @@ func (o *Operation) Progress() float64 {
 	return float64(o.Job.ProgressDone) / float64(o.Job.ProgressTotal)
 }
 
+// Revision stands for what callers see of an operation: it differs when its state, its progress or its attempt does, and
+// is the same on every replica.
+func (o *Operation) Revision() int64 {
+	const (
+		perAttempt  = 4096
+		first, wait = 1, perAttempt - 2
+		last        = perAttempt - 1
+	)
+	step := int64(wait)
+	switch {
+	case o.Job.State.Finished():
+		step = last
+	case o.Job.State == jobs.Running:
+		step = first + int64(o.Progress()*progressScale)
+	}
+	return o.Job.Attempt*perAttempt + step
+}
+
 // States holds an API's words for the states of operations.
 type States[S any] struct{ Queued, Running, Succeeded, Failed, Cancelled S }
 

@@ -152,13 +152,14 @@ func TestWhatFailsFailsForGoodWithoutInnerDetails(t *testing.T) {
 	s.work <- func(context.Context, func(float64)) error { return fault.New(fault.Conflict, "the paint is dry") }
 	s.run()
 	for _, c := range []struct {
-		o    operation.Operation
-		want string
+		o          operation.Operation
+		want, code string
 	}{
-		{inner, "internal error; the service's log has the details under operation " + inner.ID},
-		{plain, "the paint is dry"},
+		{inner, "internal error; the service's log has the details under operation " + inner.ID, "internal"},
+		{plain, "the paint is dry", "conflict"},
 	} {
-		if o := s.await(c.o); words.Of(&o) != "broken" || o.Job.Error != c.want || o.Job.Attempt != 1 {
+		if o := s.await(c.o); words.Of(&o) != "broken" || o.Job.Error != c.want || o.Job.ErrorCode != c.code ||
+			o.Job.Attempt != 1 {
 			t.Errorf("%+v", o.Job)
 		}
 	}

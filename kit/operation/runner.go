@@ -137,7 +137,7 @@ func Register[T any](r *Runner, kind string, k Kind[T]) {
 			return cause
 		}
 		r.log.Warn("an operation failed", "kind", kind, "operation", job.ID, "error", err)
-		return jobs.Permanent(errors.New(publicText(err, job.ID)))
+		return jobs.Permanent(&failure{text: publicText(err, job.ID), fault: fault.From(err)})
 	})
 }
 
@@ -147,6 +147,16 @@ func BrokenOff(ctx context.Context) bool {
 	cause := context.Cause(ctx)
 	return errors.Is(cause, jobs.ErrStopping) || errors.Is(cause, jobs.ErrLeaseLost)
 }
+
+// failure is why an operation failed, as its callers see it.
+type failure struct {
+	text  string
+	fault *fault.Error
+}
+
+func (f *failure) Error() string { return f.text }
+
+func (f *failure) Unwrap() error { return f.fault }
 
 // publicText returns the message of an error for the caller. For Internal errors it adds the
 // operation's id, under which the log has the details.

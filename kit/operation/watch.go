@@ -16,19 +16,17 @@ const (
 	heartbeat = 15 * time.Second
 )
 
-// Watch sends server-sent events named operation: first the current state of the operation, then
-// each change. It ends when the operation has ended, the client disconnects or until, the service's
-// context, ends. A client that reconnects gets the current state first.
+// Watch sends server-sent events with a name: first the current state of the operation, then each change. Their id is
+// the operation's Revision. It ends when the operation has ended, the client disconnects or until, the service's
+// context, ends. A client that reconnects gets the current state first, unless it names its id (Last-Event-ID).
 //
-// next reads the operation in the caller's scope, waiting at most wait for it to end (Await), and
-// returns its representation and whether it has ended. Its error is returned, or ends the stream if
-// it has begun.
-// stream.
+// next reads the operation in the caller's scope, waiting at most wait for it to end (Await), and returns its
+// representation. Its error is returned, or ends the stream if it has begun.
 func Watch(
-	until context.Context, w http.ResponseWriter, r *http.Request,
-	next func(ctx context.Context, wait time.Duration) (shown any, ended bool, err error),
+	until context.Context, w http.ResponseWriter, r *http.Request, name string,
+	next func(ctx context.Context, wait time.Duration) (shown any, o *Operation, err error),
 ) error {
-	shown, ended, err := next(r.Context(), 0)
+	shown, o, err := next(r.Context(), 0)
 	if err != nil {
 		return err
 	}
@@ -42,14 +40,24 @@ func Watch(
 		return err
 	}
 	defer stream.Close()
+	seen, _ := stream.LastEventID()
 	read := func(ctx context.Context, wait time.Duration) (any, bool, error) {
-		if wait == 0 {
-			return shown, ended, nil
+		if wait > 0 {
+			var err error
+			if shown, o, err = next(ctx, wait); err != nil {
+				return nil, false, err
+			}
 		}
-		return next(ctx, wait)
+		return shown, o.Job.State.Finished(), nil
 	}
-	err = Follow(stream.Context(), until, read,
-		func(shown any) error { return stream.Send(0, "operation", shown) }, stream.Heartbeat)
+	err = Follow(stream.Context(), until, read, func(shown any) error {
+		id := o.Revision()
+		if id == seen {
+			return nil
+		}
+		seen = 0 // what the client has seen is over
+		return stream.Send(id, name, shown)
+	}, stream.Heartbeat)
 	if stream.Context().Err() != nil {
 		return nil // the client has disconnected, or the server drains
 	}

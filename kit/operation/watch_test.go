@@ -3,6 +3,7 @@ package operation_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -18,14 +19,21 @@ import (
 // the end.
 func (s *service) watch(id string) (next func() string) {
 	s.Helper()
+	return s.watchAfter(id, "")
+}
+
+// watchAfter is like watch, for a client that has seen the event with an id.
+func (s *service) watchAfter(id, seen string) (next func() string) {
+	s.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		err := operation.Watch(s.ending, w, r, func(ctx context.Context, wait time.Duration) (any, bool, error) {
+		next := func(ctx context.Context, wait time.Duration) (any, *operation.Operation, error) {
 			o, err := s.get(id)
 			if err == nil {
 				err = s.Await(ctx, &o, wait)
 			}
-			return words.Of(&o), o.Job.State.Finished(), err
-		})
+			return words.Of(&o), &o, err
+		}
+		err := operation.Watch(s.ending, w, r, "step", next)
 		if err != nil {
 			w.WriteHeader(fault.KindOf(err).HTTPStatus())
 		}
@@ -35,6 +43,7 @@ func (s *service) watch(id string) (next func() string) {
 	if err != nil {
 		s.Fatal(err)
 	}
+	r.Header.Set("Last-Event-ID", seen)
 	res, err := http.DefaultClient.Do(r)
 	if err != nil {
 		s.Fatal(err)
@@ -74,6 +83,16 @@ func TestAnOperationIsWatchedToItsEnd(t *testing.T) {
 	}
 	if again := s.watch(o.ID); again() != `"done"` || again() != "end" {
 		t.Error("one that has ended is not shown once")
+	}
+	ended, err := s.get(o.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.watchAfter(o.ID, fmt.Sprint(ended.Revision()))(); got != "end" {
+		t.Errorf("a client that has seen the end gets %s", got)
+	}
+	if got := s.watchAfter(o.ID, "1")(); got != `"done"` {
+		t.Errorf("a client that has seen the beginning gets %s", got)
 	}
 	if got := s.watch("none")(); got != "404 Not Found" {
 		t.Errorf("one that there is not: %s", got)

@@ -158,7 +158,7 @@ func takeTour(tr *tour) {
 	tr.ok("ListOperations", "/v1/operations", nil, 200)
 	tr.ok("GetOperation", "/v1/operations/"+op.Id, nil, 200)
 	events := tr.ok("WatchOperation", "/v1/operations/"+op.Id+"/events", nil, 200)
-	if text := events.Body; !strings.HasPrefix(text, "event: operation\ndata: {") ||
+	if text := events.Body; !strings.Contains(text, "event: operation\ndata: {") ||
 		strings.Count(text, `"state":"succeeded"`) != 1 {
 		tr.Errorf("an operation that has ended is watched as %q", text)
 	}

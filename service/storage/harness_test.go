@@ -181,7 +181,7 @@ func (g *gateway) local() storageapi.Backend {
 func (g *gateway) job(id, token string) storageapi.Job {
 	g.Helper()
 	body := g.call("GET", "/jobs/"+id+"/watch", token, nil).Want(200).Body
-	if !strings.Contains(body, "event: operation") {
+	if !strings.Contains(body, "event: job") {
 		g.Fatalf("%s", body)
 	}
 	j := contracttest.As[storageapi.Job](g.call("GET", "/jobs/"+id, token, nil).Want(200))

@@ -530,11 +530,11 @@ func (a *API) GetOperation(
 
 // watchOperation streams the states of an operation.
 func (a *API) watchOperation(w http.ResponseWriter, r *http.Request, _ caller.Caller) error {
-	next := func(ctx context.Context, wait time.Duration) (any, bool, error) {
+	next := func(ctx context.Context, wait time.Duration) (any, *operation.Operation, error) {
 		op, err := a.operate.Await(ctx, r.PathValue("operation"), wait)
-		return apiOperation(op), op.Job.State.Finished(), err
+		return apiOperation(op), &op.Operation, err
 	}
-	return operation.Watch(a.machines.Ending(), w, r, next)
+	return operation.Watch(a.machines.Ending(), w, r, "operation", next)
 }
 
 // CancelOperation requests the cancellation of an operation.

@@ -10,11 +10,12 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/jobs"
 	"github.com/mainstay-infra/mainstay/kit/list"
 	"github.com/mainstay-infra/mainstay/kit/operation"
+	"github.com/mainstay-infra/mainstay/kit/problem"
 	"github.com/mainstay-infra/mainstay/service/storage/caller"
 	"github.com/mainstay-infra/mainstay/service/storage/record"
 )
 
-// The codes of jobs that have failed.
+// The codes of jobs that have failed for no reason that has a code, and of those that were canceled.
 const (
 	codeFailed    = "FAILED"
 	codeCancelled = "CANCELLED"
@@ -46,7 +47,11 @@ func apiJob(j record.Job) storageapi.Job {
 	}
 	switch j.Job.State {
 	case jobs.Failed:
-		out.Error = &storageapi.JobError{Code: codeFailed, Message: j.Job.Error}
+		code := codeFailed
+		if j.Job.ErrorCode != "" {
+			code = problem.Capitals.Code(j.Job.ErrorCode)
+		}
+		out.Error = &storageapi.JobError{Code: code, Message: j.Job.Error}
 	case jobs.Cancelled:
 		out.Error = &storageapi.JobError{Code: codeCancelled, Message: "the job was cancelled"}
 	}
@@ -93,9 +98,11 @@ func (a *API) GetJob(ctx context.Context, req storageapi.GetJobRequestObject) (s
 
 // watchJob streams a job until it has ended.
 func (a *API) watchJob(w http.ResponseWriter, r *http.Request, _ caller.Caller) error {
-	return operation.Watch(a.cfg.Ending, w, r, func(ctx context.Context, wait time.Duration) (any, bool, error) {
-		return a.AwaitJob(ctx, r.PathValue("id"), wait)
-	})
+	next := func(ctx context.Context, wait time.Duration) (any, *operation.Operation, error) {
+		j, err := a.jobs.Await(ctx, r.PathValue("id"), wait)
+		return apiJob(j), &j.Operation, err
+	}
+	return operation.Watch(a.cfg.Ending, w, r, "job", next)
 }
 
 // AwaitJob returns one job as soon as it has ended, or after wait, and whether it has ended.

@@ -515,7 +515,7 @@ func TestAFailureIsToldAndTheNextAttemptMakesTheVolume(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if j = g.ended(j); j.Job.State != kitjobs.Failed || j.Job.Error != "the storage is full" {
+		if j = g.ended(j); j.Job.State != kitjobs.Failed || j.Job.Error != "the storage is full" || j.Job.ErrorCode != "storage_failed" {
 			t.Errorf("%+v", j.Job)
 		}
 		if v = g.volume(v.ID); v.State != state.Failed || v.LastError != "the storage is full" {

@@ -47,11 +47,11 @@ func (a *API) GetJob(ctx context.Context, req vmapi.GetJobRequestObject) (vmapi.
 
 // watchJob streams a job until it has ended.
 func (a *API) watchJob(w http.ResponseWriter, r *http.Request, _ caller.Caller) error {
-	next := func(ctx context.Context, wait time.Duration) (any, bool, error) {
+	next := func(ctx context.Context, wait time.Duration) (any, *operation.Operation, error) {
 		j, err := a.jobs.Await(ctx, r.PathValue("job"), wait)
-		return apiJob(ctx, j), j.Job.State.Finished(), err
+		return apiJob(ctx, j), &j.Operation, err
 	}
-	return operation.Watch(a.cfg.Ending, w, r, next)
+	return operation.Watch(a.cfg.Ending, w, r, "operation", next)
 }
 
 // CancelJob asks for the end of a job.
