@@ -286,6 +286,68 @@ func (c *Client) ListOSDs(ctx context.Context, params *ListOSDsParams, editors .
 	return c.Send(ctx, out, editors)
 }
 
+// MarkOSDIn Let an OSD hold data again
+func (c *Client) MarkOSDIn(ctx context.Context, osdId OSDID, params *MarkOSDInParams, body MarkOSDInJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/osds/{osd_id}/in").Path("osd_id", osdId)
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// MarkOSDInWithBody Let an OSD hold data again
+func (c *Client) MarkOSDInWithBody(ctx context.Context, osdId OSDID, params *MarkOSDInParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/osds/{osd_id}/in").Path("osd_id", osdId)
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// MarkOSDOut Move the data of an OSD to the others
+func (c *Client) MarkOSDOut(ctx context.Context, osdId OSDID, params *MarkOSDOutParams, body MarkOSDOutJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/osds/{osd_id}/out").Path("osd_id", osdId)
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// MarkOSDOutWithBody Move the data of an OSD to the others
+func (c *Client) MarkOSDOutWithBody(ctx context.Context, osdId OSDID, params *MarkOSDOutParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/osds/{osd_id}/out").Path("osd_id", osdId)
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// ReweightOSD Change how much of its share an OSD holds
+func (c *Client) ReweightOSD(ctx context.Context, osdId OSDID, params *ReweightOSDParams, body ReweightOSDJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/osds/{osd_id}/reweight").Path("osd_id", osdId)
+	if params != nil {
+		out.Query("weight", params.Weight)
+		out.Query("cluster", params.Cluster)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// ReweightOSDWithBody Change how much of its share an OSD holds
+func (c *Client) ReweightOSDWithBody(ctx context.Context, osdId OSDID, params *ReweightOSDParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/osds/{osd_id}/reweight").Path("osd_id", osdId)
+	if params != nil {
+		out.Query("weight", params.Weight)
+		out.Query("cluster", params.Cluster)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
 // ListPolicies What volumes can be made of, by name
 func (c *Client) ListPolicies(ctx context.Context, params *ListPoliciesParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("GET", "/policies")

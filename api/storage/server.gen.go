@@ -128,6 +128,25 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Query("limit", false, &q.Params.Limit)
 		in.Query("cursor", false, &q.Params.Cursor)
 	}, s.ListOSDs, ListOSDsResponseObject.VisitListOSDsResponse))
+	mux.HandleFunc("POST "+base+"/osds/{osd_id}/in", rest.Serve(fail, func(in *rest.Input, q *MarkOSDInRequestObject) {
+		in.Path("osd_id", &q.OsdId)
+		in.Query("cluster", false, &q.Params.Cluster)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+		q.Body = rest.JSON[MarkOSDInJSONRequestBody](in, false)
+	}, s.MarkOSDIn, MarkOSDInResponseObject.VisitMarkOSDInResponse))
+	mux.HandleFunc("POST "+base+"/osds/{osd_id}/out", rest.Serve(fail, func(in *rest.Input, q *MarkOSDOutRequestObject) {
+		in.Path("osd_id", &q.OsdId)
+		in.Query("cluster", false, &q.Params.Cluster)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+		q.Body = rest.JSON[MarkOSDOutJSONRequestBody](in, false)
+	}, s.MarkOSDOut, MarkOSDOutResponseObject.VisitMarkOSDOutResponse))
+	mux.HandleFunc("POST "+base+"/osds/{osd_id}/reweight", rest.Serve(fail, func(in *rest.Input, q *ReweightOSDRequestObject) {
+		in.Path("osd_id", &q.OsdId)
+		in.Query("weight", true, &q.Params.Weight)
+		in.Query("cluster", false, &q.Params.Cluster)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+		q.Body = rest.JSON[ReweightOSDJSONRequestBody](in, false)
+	}, s.ReweightOSD, ReweightOSDResponseObject.VisitReweightOSDResponse))
 	mux.HandleFunc("GET "+base+"/policies", rest.Serve(fail, func(in *rest.Input, q *ListPoliciesRequestObject) {
 		in.Query("limit", false, &q.Params.Limit)
 		in.Query("cursor", false, &q.Params.Cursor)
@@ -702,6 +721,60 @@ func (r ListOSDs200JSONResponse) VisitListOSDsResponse(w http.ResponseWriter) er
 	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
+// MarkOSDInRequestObject is a request of MarkOSDIn.
+type MarkOSDInRequestObject struct {
+	OsdId  OSDID
+	Params MarkOSDInParams
+	Body   *MarkOSDInJSONRequestBody
+}
+
+// MarkOSDInResponseObject is an answer of MarkOSDIn.
+type MarkOSDInResponseObject interface {
+	VisitMarkOSDInResponse(w http.ResponseWriter) error
+}
+
+type MarkOSDIn202JSONResponse OSDAccepted
+
+func (r MarkOSDIn202JSONResponse) VisitMarkOSDInResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
+// MarkOSDOutRequestObject is a request of MarkOSDOut.
+type MarkOSDOutRequestObject struct {
+	OsdId  OSDID
+	Params MarkOSDOutParams
+	Body   *MarkOSDOutJSONRequestBody
+}
+
+// MarkOSDOutResponseObject is an answer of MarkOSDOut.
+type MarkOSDOutResponseObject interface {
+	VisitMarkOSDOutResponse(w http.ResponseWriter) error
+}
+
+type MarkOSDOut202JSONResponse OSDAccepted
+
+func (r MarkOSDOut202JSONResponse) VisitMarkOSDOutResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
+// ReweightOSDRequestObject is a request of ReweightOSD.
+type ReweightOSDRequestObject struct {
+	OsdId  OSDID
+	Params ReweightOSDParams
+	Body   *ReweightOSDJSONRequestBody
+}
+
+// ReweightOSDResponseObject is an answer of ReweightOSD.
+type ReweightOSDResponseObject interface {
+	VisitReweightOSDResponse(w http.ResponseWriter) error
+}
+
+type ReweightOSD202JSONResponse OSDAccepted
+
+func (r ReweightOSD202JSONResponse) VisitReweightOSDResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
 // ListPoliciesRequestObject is a request of ListPolicies.
 type ListPoliciesRequestObject struct {
 	Params ListPoliciesParams
@@ -1177,6 +1250,15 @@ type Server interface {
 	// ListOSDs The daemons that store data, by cluster and number
 	// (GET /osds)
 	ListOSDs(context.Context, ListOSDsRequestObject) (ListOSDsResponseObject, error)
+	// MarkOSDIn Let an OSD hold data again
+	// (POST /osds/{osd_id}/in)
+	MarkOSDIn(context.Context, MarkOSDInRequestObject) (MarkOSDInResponseObject, error)
+	// MarkOSDOut Move the data of an OSD to the others
+	// (POST /osds/{osd_id}/out)
+	MarkOSDOut(context.Context, MarkOSDOutRequestObject) (MarkOSDOutResponseObject, error)
+	// ReweightOSD Change how much of its share an OSD holds
+	// (POST /osds/{osd_id}/reweight)
+	ReweightOSD(context.Context, ReweightOSDRequestObject) (ReweightOSDResponseObject, error)
 	// ListPolicies What volumes can be made of, by name
 	// (GET /policies)
 	ListPolicies(context.Context, ListPoliciesRequestObject) (ListPoliciesResponseObject, error)

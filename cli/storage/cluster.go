@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
 	storageapi "github.com/mainstay-infra/mainstay/api/storage"
+	"github.com/mainstay-infra/mainstay/cli/exit"
 	"github.com/mainstay-infra/mainstay/cli/output"
 	"github.com/mainstay-infra/mainstay/cli/verb"
 )
@@ -127,10 +129,10 @@ func (s commands) osds() *cobra.Command {
 		Use: "list", Short: "List the daemons that store data, by cluster and number",
 		Example: "  mainstay storage osd list\n  mainstay storage osd list --cluster ceph --host node-1",
 	}, output.Columns[storageapi.OSD]{
-		Heads: []string{"ID", "HOST", "UP", "IN", "CLASS", "USED", "CLUSTER"},
+		Heads: []string{"ID", "HOST", "UP", "IN", "WEIGHT", "CLASS", "USED", "CLUSTER"},
 		Row: func(o storageapi.OSD) []any {
 			return []any{
-				o.Id, o.Host, o.Up, o.InCluster, o.DeviceClass, share(o.UsedBytes, o.CapacityBytes),
+				o.Id, o.Host, o.Up, o.InCluster, weightOf(o), o.DeviceClass, share(o.UsedBytes, o.CapacityBytes),
 				output.Ref{Kind: "CLUSTER", ID: o.ClusterId},
 			}
 		},
@@ -142,7 +144,7 @@ func (s commands) osds() *cobra.Command {
 	list.Flags().StringVar(&cluster, "cluster", "", clusterUsage)
 	list.Flags().StringVar(&host, "host", "", "only those on this host")
 	cmd := verb.Group("osd", "The daemons that store data, in clusters that have some", "  mainstay storage osd list", "osds")
-	cmd.AddCommand(list)
+	cmd.AddCommand(list, s.osdOut(), s.osdIn(), s.osdReweight())
 	return cmd
 }
 
@@ -171,5 +173,70 @@ func (s commands) pools() *cobra.Command {
 	f.StringVar(&kind, "kind", "", "only those of this kind, such as rbd or nfs_export")
 	cmd := verb.Group("pool", "The parts of the clusters that volumes are in", "  mainstay storage pool list", "pools")
 	cmd.AddCommand(list)
+	return cmd
+}
+
+// weightOf returns the weight of an OSD, which may not be known.
+func weightOf(o storageapi.OSD) string {
+	if o.Weight == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*o.Weight, 'g', 3, 64)
+}
+
+// osdChange builds a command that begins a job about an OSD. send is given the number of the OSD and its cluster.
+func (s commands) osdChange(
+	v verb.Verb, sentence string,
+	send func(ctx context.Context, c *call, osd int, cluster, key *string) (*http.Response, error),
+) *cobra.Command {
+	var key func() *string
+	var cluster string
+	cmd := s.Command(v, func(ctx context.Context, c *call) error {
+		osd, err := strconv.Atoi(c.Args[0])
+		if err != nil || osd < 0 {
+			return exit.Usagef("OSD: %q is not the number of an OSD", c.Args[0])
+		}
+		r, err := send(ctx, c, osd, verb.Given(c, "cluster", cluster), key())
+		return await(ctx, c, "Changing osd."+c.Args[0], r, err, func(b begun) error {
+			return removed(ctx, c, b.JobID, sentence)
+		})
+	})
+	cmd.Flags().StringVar(&cluster, "cluster", "", "id of its cluster, or name of the backend; needed if several have that OSD")
+	key = jobFlags(cmd)
+	return cmd
+}
+
+func (s commands) osdOut() *cobra.Command {
+	return s.osdChange(verb.Verb{
+		Use: "out OSD", Short: "Move the data of an OSD to the others",
+		Example: "  mainstay storage osd out 3\n  mainstay storage osd out 3 --cluster prod",
+	}, "osd.%s is out: its data moves to the others.",
+		func(ctx context.Context, c *call, osd int, cluster, key *string) (*http.Response, error) {
+			p := storageapi.MarkOSDOutParams{Cluster: cluster, IdempotencyKey: key}
+			return c.API.MarkOSDOut(ctx, osd, &p, storageapi.Nothing{})
+		})
+}
+
+func (s commands) osdIn() *cobra.Command {
+	return s.osdChange(verb.Verb{
+		Use: "in OSD", Short: "Let an OSD hold data again", Example: "  mainstay storage osd in 3",
+	}, "osd.%s holds data again.",
+		func(ctx context.Context, c *call, osd int, cluster, key *string) (*http.Response, error) {
+			p := storageapi.MarkOSDInParams{Cluster: cluster, IdempotencyKey: key}
+			return c.API.MarkOSDIn(ctx, osd, &p, storageapi.Nothing{})
+		})
+}
+
+func (s commands) osdReweight() *cobra.Command {
+	var weight float64
+	cmd := s.osdChange(verb.Verb{
+		Use: "reweight OSD", Short: "Change how much of its share of the data an OSD holds", Required: []string{"weight"},
+		Example: "  mainstay storage osd reweight 3 --weight 0.8",
+	}, "osd.%s has the new weight.",
+		func(ctx context.Context, c *call, osd int, cluster, key *string) (*http.Response, error) {
+			p := storageapi.ReweightOSDParams{Weight: weight, Cluster: cluster, IdempotencyKey: key}
+			return c.API.ReweightOSD(ctx, osd, &p, storageapi.Nothing{})
+		})
+	cmd.Flags().Float64Var(&weight, "weight", 1, "part of its share, from 0 to 1")
 	return cmd
 }

@@ -78,7 +78,9 @@ const (
 func examples() map[string]string {
 	onVolume := accepted + `{"volume_id":"` + volumeID + `","storage_class":"","namespace":"","pvc":""}}`
 	onSnapshot := accepted + `{"volume_id":"` + volumeID + `","snapshot_id":"` + snapshotID + `"}}`
+	onOSD := accepted + `{"cluster_id":"` + clusterID + `","osd_id":3}}`
 	return map[string]string{
+		"MarkOSDOut": onOSD, "MarkOSDIn": onOSD, "ReweightOSD": onOSD,
 		"ListBackends": "[" + backend + "]", "GetBackend": backend, "CreateBackend": backend,
 		"CordonBackend": backend, "UncordonBackend": backend,
 		"DiscoverBackend": `{"state":"succeeded","summary":{"backend_id":"` + backendID + `","cluster_id":"` + clusterID +
@@ -129,10 +131,13 @@ func commandLines() map[string]string {
 		"cluster capabilities local":                                        "ListClusters GetClusterCapabilities",
 		"node list --cluster local":                                         "ListNodes",
 		"osd list --cluster local --host n1":                                "ListOSDs",
+		"osd out 3 --cluster local":                                         "MarkOSDOut GetJob GetJob",
+		"osd in 3":                                                          "MarkOSDIn GetJob GetJob",
+		"osd reweight 3 --weight 0.5 --no-wait":                             "ReweightOSD GetJob",
 		"pool list --backend local --kind nfs_export --cluster local":       "ListBackends ListPools",
-		"policy list":           "ListPolicies",
-		"policy show default":   "GetPolicy",
-		"policy delete p --yes": "DeletePolicy",
+		"policy list":                                                       "ListPolicies",
+		"policy show default":                                               "GetPolicy",
+		"policy delete p --yes":                                             "DeletePolicy",
 		"policy set default --backend local --kind block --pool p --description d": "ListBackends PutPolicy",
 		"tenant list":              "ListTenants",
 		"tenant show acme":         "GetTenant",
@@ -260,7 +265,7 @@ func TestATableShowsNamesAndSizes(t *testing.T) {
 		"snapshot list":                          snapshotID + "   before   data     ready   1.0 GiB   512 B   crash",
 		"backend list":                           "local   nfs    external   ready    block,file,snapshots,clone,expansion   local",
 		"cluster list":                           "local   local     ok       1.0 KiB of 4.0 KiB (25%)",
-		"osd list":                               "3    n1     yes   no   ssd     1 B of 0 B   local",
+		"osd list":                               "3    n1     yes   no   -        ssd     1 B of 0 B   local",
 		"tenant list":                            "acme   1         1.0 KiB of 2.0 KiB   0",
 		"job list":                               jobID + "   volume.create   succeeded   100%       data    acme     ada",
 		"volume create data --size 1GiB":         "Made the volume data of 1.0 GiB.\n",

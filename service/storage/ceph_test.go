@@ -38,7 +38,8 @@ func inCeph(t *testing.T) (*gateway, *cephtest.Cluster) {
 func addClient(t *testing.T, c *cephtest.Cluster) {
 	t.Helper()
 	key, err := exec.CommandContext(
-		t.Context(), "ceph", "-c", c.Conf, "auth", "get-or-create", "client.mainstay", "mon", "profile rbd", "mgr", "allow r",
+		t.Context(), "ceph", "-c", c.Conf, "auth", "get-or-create", "client.mainstay", "mon",
+		`profile rbd, allow command "osd out", allow command "osd in", allow command "osd reweight"`, "mgr", "allow r",
 		"osd", "profile rbd",
 	).Output() //nolint:gosec // the test's own
 	if err != nil {
@@ -110,6 +111,37 @@ func TestVolumesInACephCluster(t *testing.T) {
 	if left := strings.Fields(string(rbd(t, cluster, "ls", cluster.Pool))); len(left) != 1 || left[0] != "theirs" {
 		t.Errorf("%v are left", left)
 	}
+	g.changesOSDs(backend.Id)
+}
+
+// changesOSDs takes the only OSD of a cluster out and in again, when nothing needs it.
+func (g *gateway) changesOSDs(backend string) {
+	g.Helper()
+	osd := func() storageapi.OSD {
+		g.Helper()
+		g.call("POST", "/backends/"+backend+"/discover", g.admin, nil).Want(200)
+		all := contracttest.As[[]storageapi.OSD](g.call("GET", "/osds?cluster=prod", g.admin, nil).Want(200))
+		if len(all) != 1 || all[0].Weight == nil {
+			g.Fatalf("%+v", all)
+		}
+		return all[0]
+	}
+	if id := g.done(g.call("POST", "/osds/0/reweight?weight=0.5", g.admin, nil), g.admin); id != osd().ClusterId+"/0" {
+		g.Errorf("the job is about %s", id)
+	}
+	if o := osd(); !o.InCluster || *o.Weight < 0.499 || *o.Weight > 0.501 {
+		g.Errorf("%+v, weight %v", o, *o.Weight)
+	}
+	// The jobs ask the cluster whether it is so. While the only OSD is out, nothing else can be asked.
+	g.done(g.call("POST", "/osds/0/out?cluster=prod", g.admin, nil), g.admin)
+	g.done(g.call("POST", "/osds/0/in", g.admin, nil), g.admin)
+	if o := osd(); !o.InCluster || *o.Weight < 0.499 { // with the weight of before
+		g.Errorf("%+v, weight %v", o, *o.Weight)
+	}
+	g.call("POST", "/osds/7/out", g.admin, nil).Refused(404, "NOT_FOUND", "")
+	g.call("POST", "/osds/0/reweight?weight=1.5", g.admin, nil).Refused(400, "VALIDATION_ERROR", "weight")
+	g.call("POST", "/osds/0/out", g.token("otto", "operator", ""), nil).Refused(403, "DENIED", "")
+	g.call("POST", "/osds/0/out", g.token("ann", "admin", "acme"), nil).Refused(403, "DENIED", "")
 }
 
 func TestAClusterThatHangsHoldsUpNobodyElse(t *testing.T) {

@@ -8,6 +8,7 @@
 //	httpapi/    translates the API contract to calls of rooms
 //	gate/       credentials, and who may do what
 //	provision/  makes, expands, clones, snapshots and removes volumes
+//	osd/        takes OSDs out and in
 //	monitor/    alerts, and how full clusters are over time
 //	backend/    connections to the storage systems, and passes over what they have
 //	job/        long work as durable jobs

@@ -21,6 +21,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/storage/httpapi"
 	"github.com/mainstay-infra/mainstay/service/storage/job"
 	"github.com/mainstay-infra/mainstay/service/storage/monitor"
+	"github.com/mainstay-infra/mainstay/service/storage/osd"
 	"github.com/mainstay-infra/mainstay/service/storage/provision"
 	"github.com/mainstay-infra/mainstay/service/storage/record"
 )
@@ -100,6 +101,7 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 		AccessLog: s.cfg.AccessLog, MaxInFlight: s.cfg.MaxInFlight, Ending: s.ending, Version: deps.Version, Gate: s.gate,
 		Ping:  func(ctx context.Context) (string, error) { return s.db.Engine().String(), s.db.Ping(ctx) },
 		Store: s.store, Jobs: s.jobs, Backends: s.backends, Volumes: s.volumes, Monitor: s.monitor,
+		OSDs: osd.New(osd.Config{Store: s.store, Jobs: s.jobs, Backends: s.backends}),
 	})
 	return err
 }

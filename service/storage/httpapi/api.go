@@ -20,6 +20,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/storage/gate"
 	"github.com/mainstay-infra/mainstay/service/storage/job"
 	"github.com/mainstay-infra/mainstay/service/storage/monitor"
+	"github.com/mainstay-infra/mainstay/service/storage/osd"
 	"github.com/mainstay-infra/mainstay/service/storage/provision"
 	"github.com/mainstay-infra/mainstay/service/storage/record"
 )
@@ -44,6 +45,7 @@ type Config struct {
 	Backends *backend.Set
 	Volumes  *provision.Manager
 	Monitor  *monitor.Monitor
+	OSDs     *osd.Manager
 }
 
 // API serves the contract's operations.
@@ -55,6 +57,7 @@ type API struct {
 	backends *backend.Set
 	volumes  *provision.Manager
 	monitor  *monitor.Monitor
+	osds     *osd.Manager
 }
 
 var _ storageapi.Server = (*API)(nil)
@@ -71,6 +74,7 @@ const maxBody = 1 << 20
 func New(cfg Config) (*API, error) {
 	a := &API{
 		cfg: cfg, store: cfg.Store, jobs: cfg.Jobs, backends: cfg.Backends, volumes: cfg.Volumes, monitor: cfg.Monitor,
+		osds: cfg.OSDs,
 	}
 	c, err := Contract()
 	if err != nil {

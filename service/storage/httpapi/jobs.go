@@ -120,7 +120,7 @@ func (a *API) CancelJob(
 		return nil, err
 	}
 	// Who cancels a job needs the role that starting it takes.
-	if c := caller.From(ctx); j.Kind == record.JobDeleteVolume && c.Role != caller.Admin {
+	if c := caller.From(ctx); record.AdminJobs[j.Kind] && c.Role != caller.Admin {
 		return nil, fault.New(fault.Denied, "this takes the role %s, and %s has the role %s", caller.Admin, c.Name, c.Role)
 	}
 	j, err = a.jobs.Cancel(ctx, req.Id)

@@ -223,6 +223,13 @@ func (s *Store) Counts(ctx context.Context, cluster string) (pools, osds int, er
 // Key orders OSDs: by cluster, then by number.
 func (o OSD) Key() string { return fmt.Sprintf("%s/%d", o.ClusterID, o.Number) }
 
+// SplitOSDKey returns the id of the cluster and the number in the Key of an OSD.
+func SplitOSDKey(key string) (cluster string, number int64) {
+	cluster, text, _ := strings.Cut(key, "/")
+	number, _ = strconv.ParseInt(text, 10, 64) // Key has written it
+	return cluster, number
+}
+
 // OSDsPage lists the OSDs of a cluster, or of all, starting after a key. host selects those of one host; empty: all.
 func (s *Store) OSDsPage(ctx context.Context, cluster, host, after string, limit int) (all []OSD, err error) {
 	last, number := "", int64(-1)

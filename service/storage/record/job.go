@@ -32,12 +32,19 @@ const (
 	JobDeleteSnapshot = "snapshot.delete"
 	JobClone          = "snapshot.clone"
 	JobRestore        = "snapshot.restore" // to a new volume
+	JobOSDOut         = "osd.out"
+	JobOSDIn          = "osd.in"
+	JobReweightOSD    = "osd.reweight"
 )
+
+// AdminJobs are the kinds that only admins start.
+var AdminJobs = map[string]bool{JobDeleteVolume: true, JobOSDOut: true, JobOSDIn: true, JobReweightOSD: true}
 
 // Types of what jobs are about.
 const (
 	TypeVolume   = "volume"
 	TypeSnapshot = "snapshot"
+	TypeOSD      = "osd"
 )
 
 func newJob(kind, tenant, resourceType, resourceID string) Job {

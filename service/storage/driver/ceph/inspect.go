@@ -256,7 +256,9 @@ func osdsOf(t *tree, full *fill) (all []driver.OSD) {
 		if n.Type != "osd" {
 			continue
 		}
-		o := driver.OSD{ID: n.ID, Up: n.Status == "up", In: n.Reweight > 0, DeviceClass: n.Class, Host: hosts[n.ID]}
+		o := driver.OSD{
+			ID: n.ID, Up: n.Status == "up", In: n.Reweight > 0, DeviceClass: n.Class, Host: hosts[n.ID], Weight: &n.Reweight,
+		}
 		for _, f := range full.Nodes {
 			if f.ID == n.ID {
 				o.Used, o.Capacity = f.Used<<10, f.All<<10

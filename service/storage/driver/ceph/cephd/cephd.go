@@ -124,6 +124,8 @@ func (s *server) do(r *wire.Request) (wire.Response, error) {
 		return s.ask(r)
 	case wire.Fence:
 		return wire.Response{}, s.fence(r.Address)
+	case wire.ChangeOSD:
+		return wire.Response{}, s.changeOSD(r)
 	}
 	io, err := s.open(r.Pool)
 	if err != nil {

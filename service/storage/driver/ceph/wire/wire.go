@@ -79,6 +79,7 @@ type Op string
 const (
 	Ask            Op = "ask"      // monitor commands that only read, into Answers
 	Fence          Op = "fence"    // shut a client's Address out
+	ChangeOSD      Op = "osd"      // In or Weight of OSD
 	Page           Op = "page"     // images of Pool after After, into Images and Next
 	Volume         Op = "volume"   // into Volume
 	CreateVolume   Op = "create"   // an image of Size, into Volume
@@ -102,6 +103,9 @@ type Request struct {
 	After    string   `json:"after,omitempty"`
 	Address  string   `json:"address,omitempty"`
 	Commands []string `json:"commands,omitempty"`
+	OSD      int      `json:"osd,omitempty"` // number
+	In       *bool    `json:"in,omitempty"`
+	Weight   *float64 `json:"weight,omitempty"`
 }
 
 // Response answers a request.
