@@ -24,7 +24,9 @@ func (c *cluster) changeOSD(r *wire.Request) error {
 		}
 	}
 	if r.Weight != nil {
-		return c.tell(r.OSD, map[string]any{"prefix": "osd reweight", "id": r.OSD, "weight": *r.Weight})
+		// Monitors refuse a number without a decimal point.
+		weight := json.RawMessage(strconv.FormatFloat(*r.Weight, 'f', 6, 64))
+		return c.tell(r.OSD, map[string]any{"prefix": "osd reweight", "id": r.OSD, "weight": weight})
 	}
 	return nil
 }
