@@ -4,7 +4,8 @@ set -eu
 cd "$(dirname "$0")/.."
 program=$(mktemp)
 trap 'rm -f "$program"' EXIT
-go build -o "$program" ./cmd/mainstay
+# Compiled as "make build" does, so that the cache has it.
+CGO_ENABLED=0 go build -trimpath -o "$program" ./cmd/mainstay
 fill() { # fill GUIDE MARKER COMMAND: what `mainstay settings COMMAND` prints goes between <!-- MARKER:begin --> and <!-- MARKER:end -->
 	guide=docs/services/$1.md
 	table=$(mktemp)
