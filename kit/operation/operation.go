@@ -48,8 +48,8 @@ func (o *Operation) Progress() float64 {
 	return float64(o.Job.ProgressDone) / float64(o.Job.ProgressTotal)
 }
 
-// Revision stands for what callers see of an operation: it differs when its state, its progress or its attempt does, and
-// is the same on every replica.
+// Revision stands for what callers see of an operation: it differs when its state, its progress or its attempt does,
+// and is the same on every replica.
 func (o *Operation) Revision() int64 {
 	const (
 		perAttempt  = 4096

@@ -34,7 +34,8 @@ func (a *API) MarkOSDOut(
 	ctx context.Context, req storageapi.MarkOSDOutRequestObject,
 ) (storageapi.MarkOSDOutResponseObject, error) {
 	p := req.Params
-	out, err := a.changeOSD(ctx, p.IdempotencyKey, p.Cluster, record.JobOSDOut, req.OsdId, driver.OSDChange{In: new(false)})
+	c := driver.OSDChange{In: new(false)}
+	out, err := a.changeOSD(ctx, p.IdempotencyKey, p.Cluster, record.JobOSDOut, req.OsdId, c)
 	return storageapi.MarkOSDOut202JSONResponse(out), err
 }
 
@@ -43,7 +44,8 @@ func (a *API) MarkOSDIn(
 	ctx context.Context, req storageapi.MarkOSDInRequestObject,
 ) (storageapi.MarkOSDInResponseObject, error) {
 	p := req.Params
-	out, err := a.changeOSD(ctx, p.IdempotencyKey, p.Cluster, record.JobOSDIn, req.OsdId, driver.OSDChange{In: new(true)})
+	c := driver.OSDChange{In: new(true)}
+	out, err := a.changeOSD(ctx, p.IdempotencyKey, p.Cluster, record.JobOSDIn, req.OsdId, c)
 	return storageapi.MarkOSDIn202JSONResponse(out), err
 }
 
@@ -52,8 +54,7 @@ func (a *API) ReweightOSD(
 	ctx context.Context, req storageapi.ReweightOSDRequestObject,
 ) (storageapi.ReweightOSDResponseObject, error) {
 	p := req.Params
-	out, err := a.changeOSD(
-		ctx, p.IdempotencyKey, p.Cluster, record.JobReweightOSD, req.OsdId, driver.OSDChange{Weight: &p.Weight},
-	)
+	c := driver.OSDChange{Weight: &p.Weight}
+	out, err := a.changeOSD(ctx, p.IdempotencyKey, p.Cluster, record.JobReweightOSD, req.OsdId, c)
 	return storageapi.ReweightOSD202JSONResponse(out), err
 }
