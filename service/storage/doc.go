@@ -2,7 +2,8 @@
 // snapshots and clones, quotas of tenants, and every change as a durable job.
 //
 // The work is done in "rooms", the packages below this one. This package only wires them together: settings
-// (config.go), New, Run, Serve and Close (service.go), and what New opens (open.go).
+// (config.go), New, Run, Serve and Close (service.go), what New opens (open.go), and which driver a backend has
+// (connect.go).
 //
 //	grpcapi/    translates gRPC to the operations of the API contract
 //	httpapi/    translates the API contract to calls of rooms
@@ -24,7 +25,7 @@
 //   - What was acknowledged is in the database, and a change, its job and its audit entry are one transaction.
 //   - What a job leads to is taken from the storage system, not from what was asked for.
 //   - One storage system that does not answer delays only those who ask for it.
-//   - What the gateway did not make is only read.
+//   - Volumes that the gateway did not make are only read.
 //   - Tenants see only their own things; others do not exist for them.
 //   - With PostgreSQL, several replicas may run.
 package storage

@@ -138,7 +138,7 @@ func (s *Set) unreached(ctx context.Context, b *record.Backend, cause error) err
 	}
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errSilent) {
 		// Whoever asked has left, or the service ends. That says nothing about the storage system.
-		return fault.Wrap(fault.Unavailable, cause, "the backend %s was not asked to the end", b.Name)
+		return fault.Wrap(fault.Unavailable, cause, "the question to the backend %s was broken off", b.Name)
 	}
 	err := fault.Wrap(kind, cause, "the backend %s cannot be used: %s", b.Name, fault.From(cause).Message)
 	own := caller.ByItself(context.WithoutCancel(ctx))

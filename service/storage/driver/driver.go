@@ -4,6 +4,8 @@
 //	driver.go      Driver, what every storage system tells about itself
 //	volume.go      Volumes: block devices and folders that the gateway makes
 //	snapshot.go    Snapshots and clones of volumes
+//	osd.go         OSDs that can be taken out, put in and weighted
+//	ceph/          volumes as RBD images in a Ceph cluster
 //	directory/     volumes in a folder of this host, such as a mounted NFS export
 //	drivertest/    the suite that every driver passes
 //

@@ -102,7 +102,7 @@ func (g *Gate) Admit(r *http.Request, op *contract.Operation, c caller.Caller) e
 
 // target returns what a request is about.
 func target(r *http.Request) string {
-	for _, name := range []string{"id", "name"} {
+	for _, name := range []string{"id", "name", "osd_id"} {
 		if v := r.PathValue(name); v != "" {
 			return v
 		}

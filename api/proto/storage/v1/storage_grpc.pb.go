@@ -88,14 +88,14 @@ type StorageGatewayClient interface {
 	ListPools(ctx context.Context, in *ListPoolsRequest, opts ...grpc.CallOption) (*ListPoolsResponse, error)
 	// ListVolumes lists the volumes that the caller may see, newest first. It takes the role viewer.
 	ListVolumes(ctx context.Context, in *ListVolumesRequest, opts ...grpc.CallOption) (*ListVolumesResponse, error)
-	// GetVolume shows one volume. It takes the role viewer. NOT_FOUND: there is none that the caller may see.
+	// GetVolume shows one volume. It takes the role viewer. NOT_FOUND: the caller sees no such volume.
 	GetVolume(ctx context.Context, in *GetVolumeRequest, opts ...grpc.CallOption) (*GetVolumeResponse, error)
 	// CreateVolume begins to make a volume. It takes the role operator. A second request with the same tenant, name and
 	// size answers with the same volume. ABORTED: there is one of the name with another size or kind. PERMISSION_DENIED:
 	// the tenant's quota is used up. UNAVAILABLE: the backend is cordoned.
 	CreateVolume(ctx context.Context, in *CreateVolumeRequest, opts ...grpc.CallOption) (*CreateVolumeResponse, error)
-	// DeleteVolume begins to remove a volume with its content. It takes the role admin. NOT_FOUND: there is
-	// none that the caller may see. ABORTED: something uses it, such as its snapshots, and the message says what.
+	// DeleteVolume begins to remove a volume with its content. It takes the role admin. NOT_FOUND: the
+	// caller sees no such volume. ABORTED: something uses it, such as its snapshots, and the message says what.
 	DeleteVolume(ctx context.Context, in *DeleteVolumeRequest, opts ...grpc.CallOption) (*DeleteVolumeResponse, error)
 	// CreateSnapshot begins to keep a volume as it is now. It takes the role operator. NOT_FOUND: there is no such
 	// volume. ABORTED: the volume has a snapshot of the name, or its state does not allow this.
@@ -103,8 +103,8 @@ type StorageGatewayClient interface {
 	// ListVolumesByOwner lists the volumes that a product has had made, newest first. It is ListVolumes with two filters,
 	// and errors name those as that does: owner_product and owner_resource_id. It takes the role viewer.
 	ListVolumesByOwner(ctx context.Context, in *ListVolumesByOwnerRequest, opts ...grpc.CallOption) (*ListVolumesByOwnerResponse, error)
-	// GetJob shows one job. It takes the role viewer. NOT_FOUND: there is none that the caller may see, or it ended more
-	// than a day ago.
+	// GetJob shows one job. It takes the role viewer. NOT_FOUND: the caller sees no such job, or it ended more than
+	// a day ago.
 	GetJob(ctx context.Context, in *GetJobRequest, opts ...grpc.CallOption) (*GetJobResponse, error)
 	// WatchJob sends a job as it is, and then each time it has changed. The stream ends with OK when the job has ended,
 	// and with UNAVAILABLE when the gateway ends before that, or UNAUTHENTICATED when the token has expired. Whoever
@@ -291,14 +291,14 @@ type StorageGatewayServer interface {
 	ListPools(context.Context, *ListPoolsRequest) (*ListPoolsResponse, error)
 	// ListVolumes lists the volumes that the caller may see, newest first. It takes the role viewer.
 	ListVolumes(context.Context, *ListVolumesRequest) (*ListVolumesResponse, error)
-	// GetVolume shows one volume. It takes the role viewer. NOT_FOUND: there is none that the caller may see.
+	// GetVolume shows one volume. It takes the role viewer. NOT_FOUND: the caller sees no such volume.
 	GetVolume(context.Context, *GetVolumeRequest) (*GetVolumeResponse, error)
 	// CreateVolume begins to make a volume. It takes the role operator. A second request with the same tenant, name and
 	// size answers with the same volume. ABORTED: there is one of the name with another size or kind. PERMISSION_DENIED:
 	// the tenant's quota is used up. UNAVAILABLE: the backend is cordoned.
 	CreateVolume(context.Context, *CreateVolumeRequest) (*CreateVolumeResponse, error)
-	// DeleteVolume begins to remove a volume with its content. It takes the role admin. NOT_FOUND: there is
-	// none that the caller may see. ABORTED: something uses it, such as its snapshots, and the message says what.
+	// DeleteVolume begins to remove a volume with its content. It takes the role admin. NOT_FOUND: the
+	// caller sees no such volume. ABORTED: something uses it, such as its snapshots, and the message says what.
 	DeleteVolume(context.Context, *DeleteVolumeRequest) (*DeleteVolumeResponse, error)
 	// CreateSnapshot begins to keep a volume as it is now. It takes the role operator. NOT_FOUND: there is no such
 	// volume. ABORTED: the volume has a snapshot of the name, or its state does not allow this.
@@ -306,8 +306,8 @@ type StorageGatewayServer interface {
 	// ListVolumesByOwner lists the volumes that a product has had made, newest first. It is ListVolumes with two filters,
 	// and errors name those as that does: owner_product and owner_resource_id. It takes the role viewer.
 	ListVolumesByOwner(context.Context, *ListVolumesByOwnerRequest) (*ListVolumesByOwnerResponse, error)
-	// GetJob shows one job. It takes the role viewer. NOT_FOUND: there is none that the caller may see, or it ended more
-	// than a day ago.
+	// GetJob shows one job. It takes the role viewer. NOT_FOUND: the caller sees no such job, or it ended more than
+	// a day ago.
 	GetJob(context.Context, *GetJobRequest) (*GetJobResponse, error)
 	// WatchJob sends a job as it is, and then each time it has changed. The stream ends with OK when the job has ended,
 	// and with UNAVAILABLE when the gateway ends before that, or UNAUTHENTICATED when the token has expired. Whoever

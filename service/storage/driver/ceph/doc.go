@@ -8,6 +8,7 @@
 //	breaker.go    leaves a cluster alone for a while that does not answer
 //	inspect.go    what the cluster tells about itself, its pools and OSDs
 //	volume.go     volumes, snapshots and clones
+//	osd.go        changes of OSDs
 //	wire/         what is said between driver and helper
 //	cephd/        the helper
 //
