@@ -391,6 +391,237 @@ func (c *Client) ListPools(ctx context.Context, params *ListPoolsParams, editors
 	return c.Send(ctx, out, editors)
 }
 
+// ListRBDImages Block images without a claim, by pool and name
+func (c *Client) ListRBDImages(ctx context.Context, params *ListRBDImagesParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/rbd-images")
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+		out.Query("tenant", params.Tenant)
+		out.Query("pool", params.Pool)
+		out.Query("limit", params.Limit)
+		out.Query("cursor", params.Cursor)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// CreateRBDImage Make a block image
+func (c *Client) CreateRBDImage(ctx context.Context, params *CreateRBDImageParams, body CreateRBDImageJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/rbd-images")
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// CreateRBDImageWithBody Make a block image
+func (c *Client) CreateRBDImageWithBody(ctx context.Context, params *CreateRBDImageParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/rbd-images")
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// DeleteRBDImage Remove an image with its content
+func (c *Client) DeleteRBDImage(ctx context.Context, pool PoolName, image ImageName, params *DeleteRBDImageParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("DELETE", "/rbd-images/{pool}/{image}").Path("pool", pool).Path("image", image)
+	if params != nil {
+		out.Query("trash_secs", params.TrashSecs)
+		out.Query("cluster", params.Cluster)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// CloneRBDImage Make an image of a snapshot
+func (c *Client) CloneRBDImage(ctx context.Context, pool PoolName, image ImageName, params *CloneRBDImageParams, body CloneRBDImageJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/rbd-images/{pool}/{image}/clone").Path("pool", pool).Path("image", image)
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// CloneRBDImageWithBody Make an image of a snapshot
+func (c *Client) CloneRBDImageWithBody(ctx context.Context, pool PoolName, image ImageName, params *CloneRBDImageParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/rbd-images/{pool}/{image}/clone").Path("pool", pool).Path("image", image)
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// FlattenRBDImage Copy into a clone what it has of its parent, so that it does not depend on it any more
+func (c *Client) FlattenRBDImage(ctx context.Context, pool PoolName, image ImageName, params *FlattenRBDImageParams, body FlattenRBDImageJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/rbd-images/{pool}/{image}/flatten").Path("pool", pool).Path("image", image)
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// FlattenRBDImageWithBody Copy into a clone what it has of its parent, so that it does not depend on it any more
+func (c *Client) FlattenRBDImageWithBody(ctx context.Context, pool PoolName, image ImageName, params *FlattenRBDImageParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/rbd-images/{pool}/{image}/flatten").Path("pool", pool).Path("image", image)
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// MigrateRBDImage Move an image to another pool of its cluster
+func (c *Client) MigrateRBDImage(ctx context.Context, pool PoolName, image ImageName, params *MigrateRBDImageParams, body MigrateRBDImageJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/rbd-images/{pool}/{image}/migrate").Path("pool", pool).Path("image", image)
+	if params != nil {
+		out.Query("dest_pool", params.DestPool)
+		out.Query("cluster", params.Cluster)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// MigrateRBDImageWithBody Move an image to another pool of its cluster
+func (c *Client) MigrateRBDImageWithBody(ctx context.Context, pool PoolName, image ImageName, params *MigrateRBDImageParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/rbd-images/{pool}/{image}/migrate").Path("pool", pool).Path("image", image)
+	if params != nil {
+		out.Query("dest_pool", params.DestPool)
+		out.Query("cluster", params.Cluster)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// SetRBDQoS Limit what clients may read and write
+func (c *Client) SetRBDQoS(ctx context.Context, pool PoolName, image ImageName, params *SetRBDQoSParams, body SetRBDQoSJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/rbd-images/{pool}/{image}/qos").Path("pool", pool).Path("image", image)
+	if params != nil {
+		out.Query("iops", params.Iops)
+		out.Query("bps", params.Bps)
+		out.Query("cluster", params.Cluster)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// SetRBDQoSWithBody Limit what clients may read and write
+func (c *Client) SetRBDQoSWithBody(ctx context.Context, pool PoolName, image ImageName, params *SetRBDQoSParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/rbd-images/{pool}/{image}/qos").Path("pool", pool).Path("image", image)
+	if params != nil {
+		out.Query("iops", params.Iops)
+		out.Query("bps", params.Bps)
+		out.Query("cluster", params.Cluster)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// ResizeRBDImage Change the size of an image
+func (c *Client) ResizeRBDImage(ctx context.Context, pool PoolName, image ImageName, params *ResizeRBDImageParams, body ResizeRBDImageJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/rbd-images/{pool}/{image}/resize").Path("pool", pool).Path("image", image)
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// ResizeRBDImageWithBody Change the size of an image
+func (c *Client) ResizeRBDImageWithBody(ctx context.Context, pool PoolName, image ImageName, params *ResizeRBDImageParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/rbd-images/{pool}/{image}/resize").Path("pool", pool).Path("image", image)
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// RollbackRBDImage Put an image back to a snapshot; what was written since is lost
+func (c *Client) RollbackRBDImage(ctx context.Context, pool PoolName, image ImageName, params *RollbackRBDImageParams, body RollbackRBDImageJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/rbd-images/{pool}/{image}/rollback").Path("pool", pool).Path("image", image)
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// RollbackRBDImageWithBody Put an image back to a snapshot; what was written since is lost
+func (c *Client) RollbackRBDImageWithBody(ctx context.Context, pool PoolName, image ImageName, params *RollbackRBDImageParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/rbd-images/{pool}/{image}/rollback").Path("pool", pool).Path("image", image)
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// ListRBDSnapshots The snapshots of an image, oldest first
+func (c *Client) ListRBDSnapshots(ctx context.Context, pool PoolName, image ImageName, params *ListRBDSnapshotsParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/rbd-images/{pool}/{image}/snapshots").Path("pool", pool).Path("image", image)
+	if params != nil {
+		out.Query("limit", params.Limit)
+		out.Query("cursor", params.Cursor)
+		out.Query("cluster", params.Cluster)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// CreateRBDSnapshot Keep an image as it is now
+func (c *Client) CreateRBDSnapshot(ctx context.Context, pool PoolName, image ImageName, params *CreateRBDSnapshotParams, body CreateRBDSnapshotJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/rbd-images/{pool}/{image}/snapshots").Path("pool", pool).Path("image", image)
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// CreateRBDSnapshotWithBody Keep an image as it is now
+func (c *Client) CreateRBDSnapshotWithBody(ctx context.Context, pool PoolName, image ImageName, params *CreateRBDSnapshotParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/rbd-images/{pool}/{image}/snapshots").Path("pool", pool).Path("image", image)
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// DeleteRBDSnapshot Remove a snapshot of an image
+func (c *Client) DeleteRBDSnapshot(ctx context.Context, pool PoolName, image ImageName, snap SnapName, params *DeleteRBDSnapshotParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("DELETE", "/rbd-images/{pool}/{image}/snapshots/{snap}").Path("pool", pool).Path("image", image).Path("snap", snap)
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// RefreshRBDUsage Count again what images use
+func (c *Client) RefreshRBDUsage(ctx context.Context, params *RefreshRBDUsageParams, body RefreshRBDUsageJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/rbd-usage/refresh")
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// RefreshRBDUsageWithBody Count again what images use
+func (c *Client) RefreshRBDUsageWithBody(ctx context.Context, params *RefreshRBDUsageParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/rbd-usage/refresh")
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
 // ListSnapshots The snapshots that the caller may see, newest first
 func (c *Client) ListSnapshots(ctx context.Context, params *ListSnapshotsParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("GET", "/snapshots")

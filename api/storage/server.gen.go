@@ -168,6 +168,96 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Query("limit", false, &q.Params.Limit)
 		in.Query("cursor", false, &q.Params.Cursor)
 	}, s.ListPools, ListPoolsResponseObject.VisitListPoolsResponse))
+	mux.HandleFunc("GET "+base+"/rbd-images", rest.Serve(fail, func(in *rest.Input, q *ListRBDImagesRequestObject) {
+		in.Query("cluster", false, &q.Params.Cluster)
+		in.Query("tenant", false, &q.Params.Tenant)
+		in.Query("pool", false, &q.Params.Pool)
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListRBDImages, ListRBDImagesResponseObject.VisitListRBDImagesResponse))
+	mux.HandleFunc("POST "+base+"/rbd-images", rest.Serve(fail, func(in *rest.Input, q *CreateRBDImageRequestObject) {
+		in.Query("cluster", false, &q.Params.Cluster)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+		q.Body = rest.JSON[CreateRBDImageJSONRequestBody](in, true)
+	}, s.CreateRBDImage, CreateRBDImageResponseObject.VisitCreateRBDImageResponse))
+	mux.HandleFunc("DELETE "+base+"/rbd-images/{pool}/{image}", rest.Serve(fail, func(in *rest.Input, q *DeleteRBDImageRequestObject) {
+		in.Path("pool", &q.Pool)
+		in.Path("image", &q.Image)
+		in.Query("trash_secs", false, &q.Params.TrashSecs)
+		in.Query("cluster", false, &q.Params.Cluster)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+	}, s.DeleteRBDImage, DeleteRBDImageResponseObject.VisitDeleteRBDImageResponse))
+	mux.HandleFunc("POST "+base+"/rbd-images/{pool}/{image}/clone", rest.Serve(fail, func(in *rest.Input, q *CloneRBDImageRequestObject) {
+		in.Path("pool", &q.Pool)
+		in.Path("image", &q.Image)
+		in.Query("cluster", false, &q.Params.Cluster)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+		q.Body = rest.JSON[CloneRBDImageJSONRequestBody](in, true)
+	}, s.CloneRBDImage, CloneRBDImageResponseObject.VisitCloneRBDImageResponse))
+	mux.HandleFunc("POST "+base+"/rbd-images/{pool}/{image}/flatten", rest.Serve(fail, func(in *rest.Input, q *FlattenRBDImageRequestObject) {
+		in.Path("pool", &q.Pool)
+		in.Path("image", &q.Image)
+		in.Query("cluster", false, &q.Params.Cluster)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+		q.Body = rest.JSON[FlattenRBDImageJSONRequestBody](in, false)
+	}, s.FlattenRBDImage, FlattenRBDImageResponseObject.VisitFlattenRBDImageResponse))
+	mux.HandleFunc("POST "+base+"/rbd-images/{pool}/{image}/migrate", rest.Serve(fail, func(in *rest.Input, q *MigrateRBDImageRequestObject) {
+		in.Path("pool", &q.Pool)
+		in.Path("image", &q.Image)
+		in.Query("dest_pool", true, &q.Params.DestPool)
+		in.Query("cluster", false, &q.Params.Cluster)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+		q.Body = rest.JSON[MigrateRBDImageJSONRequestBody](in, false)
+	}, s.MigrateRBDImage, MigrateRBDImageResponseObject.VisitMigrateRBDImageResponse))
+	mux.HandleFunc("POST "+base+"/rbd-images/{pool}/{image}/qos", rest.Serve(fail, func(in *rest.Input, q *SetRBDQoSRequestObject) {
+		in.Path("pool", &q.Pool)
+		in.Path("image", &q.Image)
+		in.Query("iops", false, &q.Params.Iops)
+		in.Query("bps", false, &q.Params.Bps)
+		in.Query("cluster", false, &q.Params.Cluster)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+		q.Body = rest.JSON[SetRBDQoSJSONRequestBody](in, false)
+	}, s.SetRBDQoS, SetRBDQoSResponseObject.VisitSetRBDQoSResponse))
+	mux.HandleFunc("POST "+base+"/rbd-images/{pool}/{image}/resize", rest.Serve(fail, func(in *rest.Input, q *ResizeRBDImageRequestObject) {
+		in.Path("pool", &q.Pool)
+		in.Path("image", &q.Image)
+		in.Query("cluster", false, &q.Params.Cluster)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+		q.Body = rest.JSON[ResizeRBDImageJSONRequestBody](in, true)
+	}, s.ResizeRBDImage, ResizeRBDImageResponseObject.VisitResizeRBDImageResponse))
+	mux.HandleFunc("POST "+base+"/rbd-images/{pool}/{image}/rollback", rest.Serve(fail, func(in *rest.Input, q *RollbackRBDImageRequestObject) {
+		in.Path("pool", &q.Pool)
+		in.Path("image", &q.Image)
+		in.Query("cluster", false, &q.Params.Cluster)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+		q.Body = rest.JSON[RollbackRBDImageJSONRequestBody](in, true)
+	}, s.RollbackRBDImage, RollbackRBDImageResponseObject.VisitRollbackRBDImageResponse))
+	mux.HandleFunc("GET "+base+"/rbd-images/{pool}/{image}/snapshots", rest.Serve(fail, func(in *rest.Input, q *ListRBDSnapshotsRequestObject) {
+		in.Path("pool", &q.Pool)
+		in.Path("image", &q.Image)
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+		in.Query("cluster", false, &q.Params.Cluster)
+	}, s.ListRBDSnapshots, ListRBDSnapshotsResponseObject.VisitListRBDSnapshotsResponse))
+	mux.HandleFunc("POST "+base+"/rbd-images/{pool}/{image}/snapshots", rest.Serve(fail, func(in *rest.Input, q *CreateRBDSnapshotRequestObject) {
+		in.Path("pool", &q.Pool)
+		in.Path("image", &q.Image)
+		in.Query("cluster", false, &q.Params.Cluster)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+		q.Body = rest.JSON[CreateRBDSnapshotJSONRequestBody](in, true)
+	}, s.CreateRBDSnapshot, CreateRBDSnapshotResponseObject.VisitCreateRBDSnapshotResponse))
+	mux.HandleFunc("DELETE "+base+"/rbd-images/{pool}/{image}/snapshots/{snap}", rest.Serve(fail, func(in *rest.Input, q *DeleteRBDSnapshotRequestObject) {
+		in.Path("pool", &q.Pool)
+		in.Path("image", &q.Image)
+		in.Path("snap", &q.Snap)
+		in.Query("cluster", false, &q.Params.Cluster)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+	}, s.DeleteRBDSnapshot, DeleteRBDSnapshotResponseObject.VisitDeleteRBDSnapshotResponse))
+	mux.HandleFunc("POST "+base+"/rbd-usage/refresh", rest.Serve(fail, func(in *rest.Input, q *RefreshRBDUsageRequestObject) {
+		in.Query("cluster", false, &q.Params.Cluster)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+		q.Body = rest.JSON[RefreshRBDUsageJSONRequestBody](in, false)
+	}, s.RefreshRBDUsage, RefreshRBDUsageResponseObject.VisitRefreshRBDUsageResponse))
 	mux.HandleFunc("GET "+base+"/snapshots", rest.Serve(fail, func(in *rest.Input, q *ListSnapshotsRequestObject) {
 		in.Query("tenant", false, &q.Params.Tenant)
 		in.Query("cluster", false, &q.Params.Cluster)
@@ -871,6 +961,258 @@ func (r ListPools200JSONResponse) VisitListPoolsResponse(w http.ResponseWriter) 
 	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
+// ListRBDImagesRequestObject is a request of ListRBDImages.
+type ListRBDImagesRequestObject struct {
+	Params ListRBDImagesParams
+}
+
+// ListRBDImagesResponseObject is an answer of ListRBDImages.
+type ListRBDImagesResponseObject interface {
+	VisitListRBDImagesResponse(w http.ResponseWriter) error
+}
+
+type ListRBDImages200ResponseHeaders struct {
+	Link *string
+}
+
+type ListRBDImages200JSONResponse struct {
+	Body    []RBDImage
+	Headers ListRBDImages200ResponseHeaders
+}
+
+func (r ListRBDImages200JSONResponse) VisitListRBDImagesResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
+}
+
+// CreateRBDImageRequestObject is a request of CreateRBDImage.
+type CreateRBDImageRequestObject struct {
+	Params CreateRBDImageParams
+	Body   *CreateRBDImageJSONRequestBody
+}
+
+// CreateRBDImageResponseObject is an answer of CreateRBDImage.
+type CreateRBDImageResponseObject interface {
+	VisitCreateRBDImageResponse(w http.ResponseWriter) error
+}
+
+type CreateRBDImage202JSONResponse ImageAccepted
+
+func (r CreateRBDImage202JSONResponse) VisitCreateRBDImageResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
+// DeleteRBDImageRequestObject is a request of DeleteRBDImage.
+type DeleteRBDImageRequestObject struct {
+	Pool   PoolName
+	Image  ImageName
+	Params DeleteRBDImageParams
+}
+
+// DeleteRBDImageResponseObject is an answer of DeleteRBDImage.
+type DeleteRBDImageResponseObject interface {
+	VisitDeleteRBDImageResponse(w http.ResponseWriter) error
+}
+
+type DeleteRBDImage202JSONResponse ImageAccepted
+
+func (r DeleteRBDImage202JSONResponse) VisitDeleteRBDImageResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
+// CloneRBDImageRequestObject is a request of CloneRBDImage.
+type CloneRBDImageRequestObject struct {
+	Pool   PoolName
+	Image  ImageName
+	Params CloneRBDImageParams
+	Body   *CloneRBDImageJSONRequestBody
+}
+
+// CloneRBDImageResponseObject is an answer of CloneRBDImage.
+type CloneRBDImageResponseObject interface {
+	VisitCloneRBDImageResponse(w http.ResponseWriter) error
+}
+
+type CloneRBDImage202JSONResponse ImageAccepted
+
+func (r CloneRBDImage202JSONResponse) VisitCloneRBDImageResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
+// FlattenRBDImageRequestObject is a request of FlattenRBDImage.
+type FlattenRBDImageRequestObject struct {
+	Pool   PoolName
+	Image  ImageName
+	Params FlattenRBDImageParams
+	Body   *FlattenRBDImageJSONRequestBody
+}
+
+// FlattenRBDImageResponseObject is an answer of FlattenRBDImage.
+type FlattenRBDImageResponseObject interface {
+	VisitFlattenRBDImageResponse(w http.ResponseWriter) error
+}
+
+type FlattenRBDImage202JSONResponse ImageAccepted
+
+func (r FlattenRBDImage202JSONResponse) VisitFlattenRBDImageResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
+// MigrateRBDImageRequestObject is a request of MigrateRBDImage.
+type MigrateRBDImageRequestObject struct {
+	Pool   PoolName
+	Image  ImageName
+	Params MigrateRBDImageParams
+	Body   *MigrateRBDImageJSONRequestBody
+}
+
+// MigrateRBDImageResponseObject is an answer of MigrateRBDImage.
+type MigrateRBDImageResponseObject interface {
+	VisitMigrateRBDImageResponse(w http.ResponseWriter) error
+}
+
+type MigrateRBDImage202JSONResponse ImageAccepted
+
+func (r MigrateRBDImage202JSONResponse) VisitMigrateRBDImageResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
+// SetRBDQoSRequestObject is a request of SetRBDQoS.
+type SetRBDQoSRequestObject struct {
+	Pool   PoolName
+	Image  ImageName
+	Params SetRBDQoSParams
+	Body   *SetRBDQoSJSONRequestBody
+}
+
+// SetRBDQoSResponseObject is an answer of SetRBDQoS.
+type SetRBDQoSResponseObject interface {
+	VisitSetRBDQoSResponse(w http.ResponseWriter) error
+}
+
+type SetRBDQoS202JSONResponse ImageAccepted
+
+func (r SetRBDQoS202JSONResponse) VisitSetRBDQoSResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
+// ResizeRBDImageRequestObject is a request of ResizeRBDImage.
+type ResizeRBDImageRequestObject struct {
+	Pool   PoolName
+	Image  ImageName
+	Params ResizeRBDImageParams
+	Body   *ResizeRBDImageJSONRequestBody
+}
+
+// ResizeRBDImageResponseObject is an answer of ResizeRBDImage.
+type ResizeRBDImageResponseObject interface {
+	VisitResizeRBDImageResponse(w http.ResponseWriter) error
+}
+
+type ResizeRBDImage202JSONResponse ImageAccepted
+
+func (r ResizeRBDImage202JSONResponse) VisitResizeRBDImageResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
+// RollbackRBDImageRequestObject is a request of RollbackRBDImage.
+type RollbackRBDImageRequestObject struct {
+	Pool   PoolName
+	Image  ImageName
+	Params RollbackRBDImageParams
+	Body   *RollbackRBDImageJSONRequestBody
+}
+
+// RollbackRBDImageResponseObject is an answer of RollbackRBDImage.
+type RollbackRBDImageResponseObject interface {
+	VisitRollbackRBDImageResponse(w http.ResponseWriter) error
+}
+
+type RollbackRBDImage202JSONResponse ImageAccepted
+
+func (r RollbackRBDImage202JSONResponse) VisitRollbackRBDImageResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
+// ListRBDSnapshotsRequestObject is a request of ListRBDSnapshots.
+type ListRBDSnapshotsRequestObject struct {
+	Pool   PoolName
+	Image  ImageName
+	Params ListRBDSnapshotsParams
+}
+
+// ListRBDSnapshotsResponseObject is an answer of ListRBDSnapshots.
+type ListRBDSnapshotsResponseObject interface {
+	VisitListRBDSnapshotsResponse(w http.ResponseWriter) error
+}
+
+type ListRBDSnapshots200ResponseHeaders struct {
+	Link *string
+}
+
+type ListRBDSnapshots200JSONResponse struct {
+	Body    []RBDSnapshot
+	Headers ListRBDSnapshots200ResponseHeaders
+}
+
+func (r ListRBDSnapshots200JSONResponse) VisitListRBDSnapshotsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
+}
+
+// CreateRBDSnapshotRequestObject is a request of CreateRBDSnapshot.
+type CreateRBDSnapshotRequestObject struct {
+	Pool   PoolName
+	Image  ImageName
+	Params CreateRBDSnapshotParams
+	Body   *CreateRBDSnapshotJSONRequestBody
+}
+
+// CreateRBDSnapshotResponseObject is an answer of CreateRBDSnapshot.
+type CreateRBDSnapshotResponseObject interface {
+	VisitCreateRBDSnapshotResponse(w http.ResponseWriter) error
+}
+
+type CreateRBDSnapshot202JSONResponse ImageSnapshotAccepted
+
+func (r CreateRBDSnapshot202JSONResponse) VisitCreateRBDSnapshotResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
+// DeleteRBDSnapshotRequestObject is a request of DeleteRBDSnapshot.
+type DeleteRBDSnapshotRequestObject struct {
+	Pool   PoolName
+	Image  ImageName
+	Snap   SnapName
+	Params DeleteRBDSnapshotParams
+}
+
+// DeleteRBDSnapshotResponseObject is an answer of DeleteRBDSnapshot.
+type DeleteRBDSnapshotResponseObject interface {
+	VisitDeleteRBDSnapshotResponse(w http.ResponseWriter) error
+}
+
+type DeleteRBDSnapshot202JSONResponse ImageSnapshotAccepted
+
+func (r DeleteRBDSnapshot202JSONResponse) VisitDeleteRBDSnapshotResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
+// RefreshRBDUsageRequestObject is a request of RefreshRBDUsage.
+type RefreshRBDUsageRequestObject struct {
+	Params RefreshRBDUsageParams
+	Body   *RefreshRBDUsageJSONRequestBody
+}
+
+// RefreshRBDUsageResponseObject is an answer of RefreshRBDUsage.
+type RefreshRBDUsageResponseObject interface {
+	VisitRefreshRBDUsageResponse(w http.ResponseWriter) error
+}
+
+type RefreshRBDUsage202JSONResponse UsageAccepted
+
+func (r RefreshRBDUsage202JSONResponse) VisitRefreshRBDUsageResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
 // ListSnapshotsRequestObject is a request of ListSnapshots.
 type ListSnapshotsRequestObject struct {
 	Params ListSnapshotsParams
@@ -1274,6 +1616,45 @@ type Server interface {
 	// ListPools The parts of clusters in which volumes are, by name
 	// (GET /pools)
 	ListPools(context.Context, ListPoolsRequestObject) (ListPoolsResponseObject, error)
+	// ListRBDImages Block images without a claim, by pool and name
+	// (GET /rbd-images)
+	ListRBDImages(context.Context, ListRBDImagesRequestObject) (ListRBDImagesResponseObject, error)
+	// CreateRBDImage Make a block image
+	// (POST /rbd-images)
+	CreateRBDImage(context.Context, CreateRBDImageRequestObject) (CreateRBDImageResponseObject, error)
+	// DeleteRBDImage Remove an image with its content
+	// (DELETE /rbd-images/{pool}/{image})
+	DeleteRBDImage(context.Context, DeleteRBDImageRequestObject) (DeleteRBDImageResponseObject, error)
+	// CloneRBDImage Make an image of a snapshot
+	// (POST /rbd-images/{pool}/{image}/clone)
+	CloneRBDImage(context.Context, CloneRBDImageRequestObject) (CloneRBDImageResponseObject, error)
+	// FlattenRBDImage Copy into a clone what it has of its parent, so that it does not depend on it any more
+	// (POST /rbd-images/{pool}/{image}/flatten)
+	FlattenRBDImage(context.Context, FlattenRBDImageRequestObject) (FlattenRBDImageResponseObject, error)
+	// MigrateRBDImage Move an image to another pool of its cluster
+	// (POST /rbd-images/{pool}/{image}/migrate)
+	MigrateRBDImage(context.Context, MigrateRBDImageRequestObject) (MigrateRBDImageResponseObject, error)
+	// SetRBDQoS Limit what clients may read and write
+	// (POST /rbd-images/{pool}/{image}/qos)
+	SetRBDQoS(context.Context, SetRBDQoSRequestObject) (SetRBDQoSResponseObject, error)
+	// ResizeRBDImage Change the size of an image
+	// (POST /rbd-images/{pool}/{image}/resize)
+	ResizeRBDImage(context.Context, ResizeRBDImageRequestObject) (ResizeRBDImageResponseObject, error)
+	// RollbackRBDImage Put an image back to a snapshot; what was written since is lost
+	// (POST /rbd-images/{pool}/{image}/rollback)
+	RollbackRBDImage(context.Context, RollbackRBDImageRequestObject) (RollbackRBDImageResponseObject, error)
+	// ListRBDSnapshots The snapshots of an image, oldest first
+	// (GET /rbd-images/{pool}/{image}/snapshots)
+	ListRBDSnapshots(context.Context, ListRBDSnapshotsRequestObject) (ListRBDSnapshotsResponseObject, error)
+	// CreateRBDSnapshot Keep an image as it is now
+	// (POST /rbd-images/{pool}/{image}/snapshots)
+	CreateRBDSnapshot(context.Context, CreateRBDSnapshotRequestObject) (CreateRBDSnapshotResponseObject, error)
+	// DeleteRBDSnapshot Remove a snapshot of an image
+	// (DELETE /rbd-images/{pool}/{image}/snapshots/{snap})
+	DeleteRBDSnapshot(context.Context, DeleteRBDSnapshotRequestObject) (DeleteRBDSnapshotResponseObject, error)
+	// RefreshRBDUsage Count again what images use
+	// (POST /rbd-usage/refresh)
+	RefreshRBDUsage(context.Context, RefreshRBDUsageRequestObject) (RefreshRBDUsageResponseObject, error)
 	// ListSnapshots The snapshots that the caller may see, newest first
 	// (GET /snapshots)
 	ListSnapshots(context.Context, ListSnapshotsRequestObject) (ListSnapshotsResponseObject, error)

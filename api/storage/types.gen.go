@@ -693,6 +693,7 @@ const (
 	VolumeStateErrorExpanding VolumeState = "error_expanding"
 	VolumeStateExpanding      VolumeState = "expanding"
 	VolumeStateInUse          VolumeState = "in-use"
+	VolumeStateMaintenance    VolumeState = "maintenance"
 	VolumeStateMissing        VolumeState = "missing"
 	VolumeStateRestoring      VolumeState = "restoring"
 )
@@ -717,6 +718,8 @@ func (e VolumeState) Valid() bool {
 	case VolumeStateExpanding:
 		return true
 	case VolumeStateInUse:
+		return true
+	case VolumeStateMaintenance:
 		return true
 	case VolumeStateMissing:
 		return true
@@ -1699,7 +1702,7 @@ type JobLinks struct {
 
 // JobResource defines model for JobResource.
 type JobResource struct {
-	// Id Of an OSD, the id of its cluster, a slash and its number
+	// Id Of an OSD, the id of its cluster, a slash and its number; of several clusters, their ids with commas between
 	Id   string          `json:"id"`
 	Type JobResourceType `json:"type"`
 }
@@ -2097,7 +2100,7 @@ type RBDImage struct {
 	Pool      string `json:"pool"`
 	SizeBytes int64  `json:"size_bytes"`
 
-	// State `missing`: the backend does not have the volume any more. `error`: it could not be made or put back; `last_error` says why
+	// State `maintenance`: a job changes it, and it can be used meanwhile unless it moves. `missing`: the backend does not have the volume any more. `error`: it could not be made or put back; `last_error` says why
 	State VolumeState `json:"state"`
 
 	// TenantId Empty if it belongs to no tenant
@@ -2508,7 +2511,7 @@ type Volume struct {
 	// SourceSnapshotId The snapshot that it was made of; empty if it was made empty
 	SourceSnapshotId string `json:"source_snapshot_id"`
 
-	// State `missing`: the backend does not have the volume any more. `error`: it could not be made or put back; `last_error` says why
+	// State `maintenance`: a job changes it, and it can be used meanwhile unless it moves. `missing`: the backend does not have the volume any more. `error`: it could not be made or put back; `last_error` says why
 	State VolumeState `json:"state"`
 
 	// StorageClassName Empty without a claim
@@ -2588,7 +2591,7 @@ type VolumeSpec struct {
 	TenantId *string `json:"tenant_id,omitempty"`
 }
 
-// VolumeState `missing`: the backend does not have the volume any more. `error`: it could not be made or put back; `last_error` says why
+// VolumeState `maintenance`: a job changes it, and it can be used meanwhile unless it moves. `missing`: the backend does not have the volume any more. `error`: it could not be made or put back; `last_error` says why
 type VolumeState string
 
 // AlertID defines model for AlertID.

@@ -75,6 +75,26 @@ func (c *Cluster) Signal(t testing.TB, daemon string, signal syscall.Signal) {
 	}
 }
 
+// AddPool makes a second pool for images, and returns its name.
+func (c *Cluster) AddPool(t testing.TB) string {
+	t.Helper()
+	const name = "others"
+	b := &builder{TB: t, conf: c.Conf}
+	b.addPool(name)
+	return name
+}
+
+// addPool makes a pool for images.
+func (b *builder) addPool(name string) {
+	b.Helper()
+	b.run(nil, "ceph", "-c", b.conf, "osd", "pool", "create", name, "8")
+	b.await("the pool takes writes", func(ctx context.Context) error {
+		return exec.CommandContext(
+			ctx, "rbd", "-c", b.conf, "pool", "init", name,
+		).Run() //nolint:gosec // the test's own
+	})
+}
+
 func start(t testing.TB, managed bool) *Cluster {
 	t.Helper()
 	for _, program := range []string{"ceph", "ceph-mon", "ceph-osd", "ceph-authtool", "monmaptool", "rbd"} {
@@ -97,12 +117,7 @@ func start(t testing.TB, managed bool) *Cluster {
 		b.manager()
 	}
 	b.osd()
-	b.run(nil, "ceph", "-c", b.conf, "osd", "pool", "create", "vms", "8")
-	b.await("the pool takes writes", func(ctx context.Context) error {
-		return exec.CommandContext(
-			ctx, "rbd", "-c", b.conf, "pool", "init", "vms",
-		).Run() //nolint:gosec // the test's own
-	})
+	b.addPool("vms")
 	if managed {
 		b.await("the cluster tells how full it is", func(ctx context.Context) error {
 			out, err := exec.CommandContext(

@@ -31,7 +31,7 @@ type Snapshot struct {
 type Snapshots interface {
 	// CreateSnapshot makes a snapshot of a volume. If there is one of that name, it is returned as it
 	// is. progress gets the part that is done, from 0 to 1.
-	CreateSnapshot(ctx context.Context, of Name, native string, progress func(float64)) (Snapshot, error)
+	CreateSnapshot(ctx context.Context, of, name Name, progress func(float64)) (Snapshot, error)
 	// Snapshot returns a snapshot, or a fault of kind NotFound.
 	Snapshot(ctx context.Context, name Name) (Snapshot, error)
 	// DeleteSnapshot removes a snapshot. Volumes that were cloned from it stay, and keep their content.

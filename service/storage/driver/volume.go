@@ -16,10 +16,13 @@ const (
 	Object     Kind = "object"
 )
 
-// Name identifies a volume in its storage system.
+// Name identifies a volume, or a snapshot, in its storage system.
 type Name struct {
 	Pool   string
 	Native string
+	// Chosen is the name that users of the storage system see, if they have chosen it. Empty: they see Native. Only
+	// drivers that implement Images know it.
+	Chosen string
 }
 
 // made matches the native names of volumes and snapshots that gateways make.
@@ -45,8 +48,17 @@ type Volume struct {
 	// Foreign: the gateway did not make it.
 	Foreign bool
 	// Damaged: the storage system has it, but cannot tell more about it than its name.
-	Damaged   bool
+	Damaged bool
+	// Parent is the snapshot that it shares data with, as users of the storage system name it. Empty: none.
+	Parent    string
+	Limits    Limits
 	CreatedAt time.Time // zero: not known
+}
+
+// Limits are what the clients of a volume may read and write together. Zero is no limit.
+type Limits struct {
+	IOPS int64 // requests per second
+	BPS  int64 // bytes per second
 }
 
 // VolumeSpec describes a volume to make.

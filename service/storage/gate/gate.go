@@ -34,7 +34,7 @@ var nobodys = map[string]bool{
 	"CreateBackend": true, "DiscoverBackend": true, "CordonBackend": true, "UncordonBackend": true,
 	"PutPolicy": true, "DeletePolicy": true, "PutTenant": true, "DeleteTenant": true,
 	"VerifyAudit": true, "AcknowledgeAudit": true, "SetMaintenance": true,
-	"MarkOSDOut": true, "MarkOSDIn": true, "ReweightOSD": true,
+	"MarkOSDOut": true, "MarkOSDIn": true, "ReweightOSD": true, "RefreshRBDUsage": true,
 }
 
 var errNoToken = fault.New(fault.Unauthenticated, "a token is required: Authorization: Bearer JWT")

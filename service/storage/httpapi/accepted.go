@@ -35,8 +35,8 @@ func (a *API) acceptedSnapshot(ctx context.Context, j *record.Job) (storageapi.S
 	out := storageapi.SnapshotAccepted{
 		JobId: j.ID, State: stateOf(j), Links: links(j), Resource: storageapi.SnapshotRef{SnapshotId: j.ResourceID},
 	}
-	volume, err := a.store.VolumeOfSnapshot(ctx, j.ResourceID)
-	out.Resource.VolumeId = volume
+	sn, err := a.store.AnySnapshot(ctx, j.ResourceID)
+	out.Resource.VolumeId = sn.VolumeID
 	return out, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/storage/caller"
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
 	"github.com/mainstay-infra/mainstay/service/storage/record"
+	"github.com/mainstay-infra/mainstay/service/storage/state"
 )
 
 func apiSnapshot(s record.Snapshot) storageapi.Snapshot {
@@ -84,7 +85,7 @@ func (a *API) CreateSnapshot(
 		name = orElse(req.Body.Name, name)
 	}
 	j, err := a.once(ctx, req.Params.IdempotencyKey, "CreateSnapshot "+req.Id, req.Body,
-		func(ctx context.Context) (record.Job, error) { return begun(a.volumes.Snapshot(ctx, req.Id, name)) })
+		func(ctx context.Context) (record.Job, error) { return begun(a.volumes.Snapshot(ctx, req.Id, record.JobSnapshot, name)) })
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +103,7 @@ func (a *API) DeleteSnapshot(
 	}
 	j, err := a.once(ctx, req.Params.IdempotencyKey, "DeleteSnapshot "+req.Id, force,
 		func(ctx context.Context) (record.Job, error) {
-			return begun(a.volumes.DeleteSnapshot(ctx, req.Id, force))
+			return begun(a.volumes.DeleteSnapshot(ctx, req.Id, record.JobDeleteSnapshot, force))
 		})
 	if err != nil {
 		return nil, err
@@ -133,8 +134,7 @@ func (a *API) RestoreSnapshot(
 		b = &storageapi.RestoreSpec{}
 	}
 	if value(b.InPlace) {
-		return nil, fault.InvalidField("in_place", "the backend cannot put snapshots back in place; restore to a new volume").
-			WithCode("unsupported")
+		return a.revertSnapshot(ctx, req.Id, req.Params.IdempotencyKey, b)
 	}
 	if err := checkNoClaims([]string{"namespace", "storage_class"}, b.Namespace, b.StorageClass); err != nil {
 		return nil, err
@@ -145,5 +145,32 @@ func (a *API) RestoreSnapshot(
 	}
 	j, err := a.once(ctx, req.Params.IdempotencyKey, "RestoreSnapshot "+req.Id, b,
 		func(ctx context.Context) (record.Job, error) { return begun(a.volumes.Clone(ctx, req.Id, spec)) })
+	return storageapi.RestoreSnapshot202JSONResponse(acceptedCopy(&j, storageapi.CopyRefModeRestore)), err
+}
+
+// revertSnapshot begins to put the volume of a snapshot back to it.
+func (a *API) revertSnapshot(
+	ctx context.Context, id string, key *string, b *storageapi.RestoreSpec,
+) (storageapi.RestoreSnapshotResponseObject, error) {
+	if c := caller.From(ctx); c.Role != caller.Admin {
+		return nil, fault.New(fault.Denied, "in_place takes the role %s, and %s has the role %s", caller.Admin, c.Name, c.Role)
+	}
+	if !value(b.Confirm) {
+		return nil, fault.InvalidField("confirm", "must be true: what was written since the snapshot is lost")
+	}
+	for field, given := range map[string]bool{"name": b.Name != nil, "size_bytes": b.SizeBytes != nil} {
+		if given {
+			return nil, fault.InvalidField(field, "is for a new volume; with in_place, the snapshot's own volume is put back")
+		}
+	}
+	j, err := a.once(ctx, key, "RestoreSnapshot "+id, b, func(ctx context.Context) (record.Job, error) {
+		sn, err := a.store.AnySnapshot(ctx, id)
+		if err != nil {
+			return record.Job{}, err
+		}
+		return begun(a.volumes.ChangeImage(ctx, sn.VolumeID, record.ImageChange{
+			Kind: record.JobRevert, Action: state.Restore, Snapshot: id,
+		}))
+	})
 	return storageapi.RestoreSnapshot202JSONResponse(acceptedCopy(&j, storageapi.CopyRefModeRestore)), err
 }

@@ -14,7 +14,7 @@ import (
 func apiVolume(v record.Volume) storageapi.Volume {
 	out := storageapi.Volume{
 		Id: v.ID, TenantId: v.Tenant, ClusterId: v.ClusterID, PoolId: v.PoolID, Name: v.Name,
-		Kind: storageapi.VolumeKind(v.Kind), Policy: v.Policy, BackendNativeId: v.Native, SizeBytes: v.Size,
+		Kind: storageapi.VolumeKind(v.Kind), Policy: v.Policy, BackendNativeId: v.Shown(), SizeBytes: v.Size,
 		UsedBytes: known(v.Used), SizeEnforced: v.Enforced, State: storageapi.VolumeState(v.State),
 		Health: storageapi.Condition(v.Health), Managed: !v.Foreign, SourceSnapshotId: v.SourceID, LastError: v.LastError,
 		CreatedAt: v.CreatedAt.Time, UpdatedAt: v.UpdatedAt.Time,
@@ -114,7 +114,7 @@ func (a *API) ExpandVolume(
 ) (storageapi.ExpandVolumeResponseObject, error) {
 	j, err := a.once(ctx, req.Params.IdempotencyKey, "ExpandVolume "+req.Id, req.Body,
 		func(ctx context.Context) (record.Job, error) {
-			return begun(a.volumes.Expand(ctx, req.Id, req.Body.NewSizeBytes))
+			return begun(a.volumes.Expand(ctx, req.Id, record.JobExpandVolume, req.Body.NewSizeBytes))
 		})
 	return storageapi.ExpandVolume202JSONResponse(acceptedVolume(&j)), err
 }
@@ -124,6 +124,6 @@ func (a *API) DeleteVolume(
 	ctx context.Context, req storageapi.DeleteVolumeRequestObject,
 ) (storageapi.DeleteVolumeResponseObject, error) {
 	j, err := a.once(ctx, req.Params.IdempotencyKey, "DeleteVolume "+req.Id, nil,
-		func(ctx context.Context) (record.Job, error) { return begun(a.volumes.Delete(ctx, req.Id)) })
+		func(ctx context.Context) (record.Job, error) { return begun(a.volumes.Delete(ctx, req.Id, record.JobDeleteVolume)) })
 	return storageapi.DeleteVolume202JSONResponse(acceptedVolume(&j)), err
 }

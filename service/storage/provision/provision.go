@@ -3,6 +3,7 @@
 //	provision.go  Manager: requests, and how jobs reach the storage
 //	volume.go     jobs of volumes
 //	snapshot.go   jobs of snapshots
+//	image.go      jobs of images: limits, flattening, moves and the like
 //
 // # How a volume comes to be
 //
@@ -74,6 +75,7 @@ func New(c Config) *Manager {
 	job.Register(c.Jobs, record.JobDeleteSnapshot, job.Kind[record.SnapshotArgs]{
 		Run: m.deleteSnapshot, Cancelled: m.deleteSnapshotCancelled,
 	})
+	m.registerImages()
 	return m
 }
 
@@ -82,24 +84,26 @@ func (m *Manager) Create(ctx context.Context, req record.VolumeRequest) (record.
 	return m.store.CreateVolume(ctx, req, m.jobs.Begin)
 }
 
-// Expand begins to make a volume larger.
-func (m *Manager) Expand(ctx context.Context, id string, size int64) (record.Volume, record.Job, error) {
-	return m.store.ExpandVolume(ctx, id, size, m.jobs.Begin)
+// Expand begins to make a volume larger, by a job of a kind.
+func (m *Manager) Expand(ctx context.Context, id, kind string, size int64) (record.Volume, record.Job, error) {
+	return m.store.ExpandVolume(ctx, id, kind, size, m.jobs.Begin)
 }
 
-// Delete begins to remove a volume.
-func (m *Manager) Delete(ctx context.Context, id string) (record.Volume, record.Job, error) {
-	return m.store.DeleteVolume(ctx, id, m.jobs.Begin)
+// Delete begins to remove a volume, by a job of a kind.
+func (m *Manager) Delete(ctx context.Context, id, kind string) (record.Volume, record.Job, error) {
+	return m.store.DeleteVolume(ctx, id, kind, m.jobs.Begin)
 }
 
-// Snapshot begins to take a snapshot of a volume.
-func (m *Manager) Snapshot(ctx context.Context, volume, name string) (record.Snapshot, record.Job, error) {
-	return m.store.CreateSnapshot(ctx, volume, name, m.jobs.Begin)
+// Snapshot begins to take a snapshot of a volume, by a job of a kind.
+func (m *Manager) Snapshot(ctx context.Context, volume, kind, name string) (record.Snapshot, record.Job, error) {
+	return m.store.CreateSnapshot(ctx, volume, kind, name, m.jobs.Begin)
 }
 
-// DeleteSnapshot begins to remove a snapshot.
-func (m *Manager) DeleteSnapshot(ctx context.Context, id string, force bool) (record.Snapshot, record.Job, error) {
-	return m.store.DeleteSnapshot(ctx, id, force, m.jobs.Begin)
+// DeleteSnapshot begins to remove a snapshot, by a job of a kind.
+func (m *Manager) DeleteSnapshot(
+	ctx context.Context, id, kind string, force bool,
+) (record.Snapshot, record.Job, error) {
+	return m.store.DeleteSnapshot(ctx, id, kind, force, m.jobs.Begin)
 }
 
 // Clone begins to make a volume of a snapshot.
@@ -123,7 +127,7 @@ func reach[D any](ctx context.Context, m *Manager, v *record.Volume) (d D, name 
 	if !ok {
 		err = fault.New(fault.Invalid, "the backend %s cannot do this", place.Backend.Name).WithCode("unsupported")
 	}
-	return d, driver.Name{Pool: place.Pool.Name, Native: v.Native}, err
+	return d, v.In(place.Pool.Name), err
 }
 
 // reason returns why a job has failed, in words for its volume.

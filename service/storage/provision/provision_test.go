@@ -106,12 +106,12 @@ func (b breakable) DeleteVolume(ctx context.Context, n driver.Name) error {
 }
 
 func (b breakable) CreateSnapshot(
-	ctx context.Context, of driver.Name, native string, progress func(float64),
+	ctx context.Context, of, name driver.Name, progress func(float64),
 ) (driver.Snapshot, error) {
 	if err := b.check(ctx); err != nil {
 		return driver.Snapshot{}, err
 	}
-	return b.Driver.CreateSnapshot(ctx, of, native, progress)
+	return b.Driver.CreateSnapshot(ctx, of, name, progress)
 }
 
 // engines runs a test on both databases.
@@ -279,7 +279,7 @@ func TestTheWholeLifeOfAVolume(t *testing.T) {
 			t.Errorf("%+v", v)
 		}
 		g.write(v, "first")
-		v, j, err = g.volumes.Expand(g.admin, v.ID, 16*mib)
+		v, j, err = g.volumes.Expand(g.admin, v.ID, record.JobExpandVolume, 16*mib)
 		if err != nil || v.State != state.Expanding || v.Size != 16*mib {
 			t.Fatalf("%+v, %v", v, err)
 		}
@@ -287,7 +287,7 @@ func TestTheWholeLifeOfAVolume(t *testing.T) {
 		if v = g.volume(v.ID); v.State != state.Available || v.Size != 16*mib {
 			t.Errorf("%+v", v)
 		}
-		sn, j, err := g.volumes.Snapshot(g.admin, v.ID, "before")
+		sn, j, err := g.volumes.Snapshot(g.admin, v.ID, record.JobSnapshot, "before")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -304,18 +304,18 @@ func TestTheWholeLifeOfAVolume(t *testing.T) {
 		g.done(j)
 		g.holds(g.volume(clone.ID), "first")
 		g.holds(v, "second")
-		if _, _, err := g.volumes.Delete(g.admin, v.ID); !fault.Is(err, fault.Conflict) {
+		if _, _, err := g.volumes.Delete(g.admin, v.ID, record.JobDeleteVolume); !fault.Is(err, fault.Conflict) {
 			t.Errorf("a volume with snapshots: %v", err)
 		}
-		if _, _, err := g.volumes.DeleteSnapshot(g.admin, sn.ID, false); !fault.Is(err, fault.Conflict) {
+		if _, _, err := g.volumes.DeleteSnapshot(g.admin, sn.ID, record.JobDeleteSnapshot, false); !fault.Is(err, fault.Conflict) {
 			t.Errorf("a snapshot with clones: %v", err)
 		}
-		if _, j, err = g.volumes.DeleteSnapshot(g.admin, sn.ID, true); err != nil {
+		if _, j, err = g.volumes.DeleteSnapshot(g.admin, sn.ID, record.JobDeleteSnapshot, true); err != nil {
 			t.Fatal(err)
 		}
 		g.done(j)
 		g.holds(g.volume(clone.ID), "first")
-		if _, j, err = g.volumes.Delete(g.admin, v.ID); err != nil {
+		if _, j, err = g.volumes.Delete(g.admin, v.ID, record.JobDeleteVolume); err != nil {
 			t.Fatal(err)
 		}
 		g.done(j)
@@ -342,7 +342,7 @@ func TestARepeatedRequestMakesOneVolume(t *testing.T) {
 		}
 		g.done(first)
 		// It is the size first asked for that counts.
-		if _, j, err = g.volumes.Expand(g.admin, v.ID, 16*mib); err != nil {
+		if _, j, err = g.volumes.Expand(g.admin, v.ID, record.JobExpandVolume, 16*mib); err != nil {
 			t.Fatal(err)
 		}
 		g.done(j)
@@ -357,7 +357,7 @@ func TestARepeatedRequestMakesOneVolume(t *testing.T) {
 			}
 		}
 		// Its name is free once it is deleted.
-		if _, j, err = g.volumes.Delete(g.admin, v.ID); err != nil {
+		if _, j, err = g.volumes.Delete(g.admin, v.ID, record.JobDeleteVolume); err != nil {
 			t.Fatal(err)
 		}
 		g.done(j)
@@ -383,9 +383,9 @@ func TestWhatCannotBeMadeIsRefusedAndChangesNothing(t *testing.T) {
 				_, _, err := g.volumes.Create(g.admin, record.VolumeRequest{Name: "x", Size: mib, Tenant: "none"})
 				return err
 			}, fault.Invalid},
-			"smaller": {func() error { _, _, err := g.volumes.Expand(g.admin, v.ID, mib); return err }, fault.Invalid},
-			"same":    {func() error { _, _, err := g.volumes.Expand(g.admin, v.ID, 8*mib); return err }, fault.Invalid},
-			"unknown": {func() error { _, _, err := g.volumes.Expand(g.admin, "none", 16*mib); return err }, fault.NotFound},
+			"smaller": {func() error { _, _, err := g.volumes.Expand(g.admin, v.ID, record.JobExpandVolume, mib); return err }, fault.Invalid},
+			"same":    {func() error { _, _, err := g.volumes.Expand(g.admin, v.ID, record.JobExpandVolume, 8*mib); return err }, fault.Invalid},
+			"unknown": {func() error { _, _, err := g.volumes.Expand(g.admin, "none", record.JobExpandVolume, 16*mib); return err }, fault.NotFound},
 			"cordoned": {func() error {
 				if _, err := g.store.Cordon(g.admin, g.backend.ID, true); err != nil {
 					return err
@@ -442,15 +442,15 @@ func TestQuotasHoldForRequestsAtOnce(t *testing.T) {
 		if err != nil || len(all) != 3 || all[0].ID < all[2].ID {
 			t.Fatalf("%d, %v", len(all), err)
 		}
-		if _, _, err := g.volumes.Expand(g.admin, all[0].ID, 9*mib); !fault.Is(err, fault.Denied) {
+		if _, _, err := g.volumes.Expand(g.admin, all[0].ID, record.JobExpandVolume, 9*mib); !fault.Is(err, fault.Denied) {
 			t.Errorf("an expansion: %v", err)
 		}
-		if _, j, err := g.volumes.Snapshot(g.admin, all[0].ID, "one"); err != nil {
+		if _, j, err := g.volumes.Snapshot(g.admin, all[0].ID, record.JobSnapshot, "one"); err != nil {
 			t.Error(err)
 		} else {
 			g.done(j)
 		}
-		if _, _, err := g.volumes.Snapshot(g.admin, all[0].ID, "two"); !fault.Is(err, fault.Denied) {
+		if _, _, err := g.volumes.Snapshot(g.admin, all[0].ID, record.JobSnapshot, "two"); !fault.Is(err, fault.Denied) {
 			t.Errorf("a second snapshot: %v", err)
 		}
 		if err := g.store.DeleteTenant(g.admin, "acme"); !fault.Is(err, fault.Conflict) {
@@ -473,7 +473,7 @@ func TestTenantsSeeOnlyTheirOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 		g.done(j)
-		sn, j2, err := g.volumes.Snapshot(acme, v.ID, "one")
+		sn, j2, err := g.volumes.Snapshot(acme, v.ID, record.JobSnapshot, "one")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -483,8 +483,8 @@ func TestTenantsSeeOnlyTheirOwn(t *testing.T) {
 			"snapshot": second(g.store.Snapshot(beta, sn.ID)),
 			"job":      second(g.store.Job(beta, j.ID)),
 			"tenant":   second(g.store.Tenant(beta, "acme")),
-			"expand":   third(g.volumes.Expand(beta, v.ID, 2*mib)),
-			"delete":   third(g.volumes.Delete(beta, v.ID)),
+			"expand":   third(g.volumes.Expand(beta, v.ID, record.JobExpandVolume, 2*mib)),
+			"delete":   third(g.volumes.Delete(beta, v.ID, record.JobDeleteVolume)),
 			"clone":    third(g.volumes.Clone(beta, sn.ID, record.CloneRequest{Kind: record.JobClone, Name: "stolen"})),
 			"nobody":   second(g.store.Volume(t.Context(), v.ID)),
 		} {
@@ -533,14 +533,14 @@ func TestAFailureIsToldAndTheNextAttemptMakesTheVolume(t *testing.T) {
 			t.Errorf("the failed one: %v", err)
 		}
 		g.broken.Store(&why)
-		if _, j, err = g.volumes.Expand(g.admin, again.ID, 32*mib); err != nil {
+		if _, j, err = g.volumes.Expand(g.admin, again.ID, record.JobExpandVolume, 32*mib); err != nil {
 			t.Fatal(err)
 		}
 		g.ended(j)
 		if v = g.volume(again.ID); v.State != state.GrowthFailed || v.Size != 16*mib {
 			t.Errorf("%+v", v)
 		}
-		if _, j, err = g.volumes.Delete(g.admin, again.ID); err != nil {
+		if _, j, err = g.volumes.Delete(g.admin, again.ID, record.JobDeleteVolume); err != nil {
 			t.Fatal(err)
 		}
 		g.ended(j)
@@ -548,7 +548,7 @@ func TestAFailureIsToldAndTheNextAttemptMakesTheVolume(t *testing.T) {
 			t.Errorf("%+v", v)
 		}
 		g.broken.Store(nil)
-		if _, j, err = g.volumes.Delete(g.admin, again.ID); err != nil {
+		if _, j, err = g.volumes.Delete(g.admin, again.ID, record.JobDeleteVolume); err != nil {
 			t.Fatal(err)
 		}
 		g.done(j)
@@ -589,7 +589,7 @@ func TestAJobThatTheEndOfTheProcessInterruptsGoesOn(t *testing.T) {
 		log := slog.New(slog.DiscardHandler)
 		at := g.closed()
 		// The gateway's own runner takes the job; it waits in the driver until it is stopped.
-		sn, j, err := g.volumes.Snapshot(g.admin, v.ID, "one")
+		sn, j, err := g.volumes.Snapshot(g.admin, v.ID, record.JobSnapshot, "one")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -632,8 +632,8 @@ func TestDiscoveryTakesInWhatIsThereAndMarksWhatVanished(t *testing.T) {
 			}
 			foreign++
 			for _, err := range []error{
-				third(g.volumes.Delete(g.admin, v.ID)), third(g.volumes.Expand(g.admin, v.ID, 1<<40)),
-				third(g.volumes.Snapshot(g.admin, v.ID, "x")),
+				third(g.volumes.Delete(g.admin, v.ID, record.JobDeleteVolume)), third(g.volumes.Expand(g.admin, v.ID, record.JobExpandVolume, 1<<40)),
+				third(g.volumes.Snapshot(g.admin, v.ID, record.JobSnapshot, "x")),
 			} {
 				if !fault.Is(err, fault.Conflict) {
 					t.Errorf("%s: %v", v.Name, err)
@@ -665,7 +665,7 @@ func TestAnotherStorageSystemInTheSamePlaceIsRefused(t *testing.T) {
 		if _, err := g.backends.Discover(g.admin, g.backend.ID); !fault.Is(err, fault.Conflict) {
 			t.Errorf("%v", err)
 		}
-		_, j, err := g.volumes.Delete(g.admin, v.ID)
+		_, j, err := g.volumes.Delete(g.admin, v.ID, record.JobDeleteVolume)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -692,7 +692,7 @@ func TestARunThatWasOvertakenChangesNothing(t *testing.T) {
 			t.Errorf("%+v", now)
 		}
 		g.write(v, "kept")
-		_, j, err := g.volumes.Delete(g.admin, v.ID)
+		_, j, err := g.volumes.Delete(g.admin, v.ID, record.JobDeleteVolume)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -789,7 +789,7 @@ func TestNothingIsChangedInAReadOnlyBackend(t *testing.T) {
 	t.Parallel()
 	engines(t, func(g *gateway) {
 		v := g.made("data")
-		sn, j, err := g.volumes.Snapshot(g.admin, v.ID, "one")
+		sn, j, err := g.volumes.Snapshot(g.admin, v.ID, record.JobSnapshot, "one")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -802,10 +802,10 @@ func TestNothingIsChangedInAReadOnlyBackend(t *testing.T) {
 		}
 		for name, err := range map[string]error{
 			"create":          third(g.volumes.Create(g.admin, record.VolumeRequest{Name: "more", Size: mib})),
-			"expand":          third(g.volumes.Expand(g.admin, v.ID, 16*mib)),
-			"delete":          third(g.volumes.Delete(g.admin, v.ID)),
-			"snapshot":        third(g.volumes.Snapshot(g.admin, v.ID, "two")),
-			"delete snapshot": third(g.volumes.DeleteSnapshot(g.admin, sn.ID, true)),
+			"expand":          third(g.volumes.Expand(g.admin, v.ID, record.JobExpandVolume, 16*mib)),
+			"delete":          third(g.volumes.Delete(g.admin, v.ID, record.JobDeleteVolume)),
+			"snapshot":        third(g.volumes.Snapshot(g.admin, v.ID, record.JobSnapshot, "two")),
+			"delete snapshot": third(g.volumes.DeleteSnapshot(g.admin, sn.ID, record.JobDeleteSnapshot, true)),
 			"clone":           third(g.volumes.Clone(g.admin, sn.ID, record.CloneRequest{Kind: record.JobClone, Name: "copy"})),
 		} {
 			if !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "read-only") {

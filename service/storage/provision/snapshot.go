@@ -27,14 +27,14 @@ func (m *Manager) reachSnapshot(
 }
 
 func (m *Manager) snapshot(ctx context.Context, a record.SnapshotArgs, progress func(float64)) error {
-	sn, _, d, of, err := m.reachSnapshot(ctx, a.ID)
+	sn, v, d, of, err := m.reachSnapshot(ctx, a.ID)
 	if fault.Is(err, fault.NotFound) || err == nil && sn.State != state.SnapshotCreating {
 		return nil // an earlier run has stored its end
 	}
-	name := driver.Name{Pool: of.Pool, Native: sn.Native}
+	name := sn.In(of.Pool, &v)
 	var seen driver.Snapshot
 	if err == nil {
-		_, err = d.CreateSnapshot(ctx, of, sn.Native, func(done float64) { progress(done * record.Verifying) })
+		_, err = d.CreateSnapshot(ctx, of, name, func(done float64) { progress(done * record.Verifying) })
 		if err == nil {
 			progress(record.Verifying)
 			seen, err = d.Snapshot(ctx, name)
@@ -50,11 +50,11 @@ func (m *Manager) snapshot(ctx context.Context, a record.SnapshotArgs, progress 
 }
 
 func (m *Manager) deleteSnapshot(ctx context.Context, a record.SnapshotArgs, progress func(float64)) error {
-	sn, _, d, of, err := m.reachSnapshot(ctx, a.ID)
+	sn, v, d, of, err := m.reachSnapshot(ctx, a.ID)
 	if fault.Is(err, fault.NotFound) || err == nil && sn.State != state.SnapshotDeleting {
 		return nil
 	}
-	name := driver.Name{Pool: of.Pool, Native: sn.Native}
+	name := sn.In(of.Pool, &v)
 	if err == nil {
 		err = d.DeleteSnapshot(ctx, name)
 	}
@@ -94,7 +94,7 @@ func (m *Manager) Sweep(ctx context.Context) error {
 	for _, v := range volumes {
 		action := map[state.Volume]state.Action{
 			state.Creating: state.Create, state.Expanding: state.Expand, state.Deleting: state.Delete,
-			state.Restoring: state.Restore, state.BackingUp: state.Backup,
+			state.Restoring: state.Restore, state.BackingUp: state.Backup, state.Maintenance: state.Change,
 		}[v.State]
 		a := record.VolumeArgs{ID: v.ID, Before: state.Available}
 		if err := m.store.EndVolume(ctx, a, action, nil, lost); err != nil && !fault.Is(err, fault.NotFound) {

@@ -133,7 +133,11 @@ func (m *Manager) clone(ctx context.Context, a record.VolumeArgs, progress func(
 			return nil, err
 		}
 		spec := driver.VolumeSpec{Name: name, Kind: v.Kind, Size: v.Size}
-		if _, err := c.CloneSnapshot(ctx, driver.Name{Pool: name.Pool, Native: sn.Native}, spec, func(done float64) {
+		of, err := m.store.SourceOf(ctx, &sn)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := c.CloneSnapshot(ctx, sn.In(name.Pool, &of), spec, func(done float64) {
 			progress(done * record.Verifying)
 		}); err != nil {
 			return nil, err

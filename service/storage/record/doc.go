@@ -6,6 +6,7 @@
 //	backend.go    backends, clusters, pools, OSDs
 //	policy.go     policies
 //	volume.go     volumes
+//	image.go      volumes as images that users of the storage system know, and what only those have
 //	discovery.go  what a pass over a storage system has seen
 //	snapshot.go   snapshots
 //	job.go        jobs

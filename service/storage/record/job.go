@@ -2,6 +2,7 @@ package record
 
 import (
 	"context"
+	"strings"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/db"
@@ -32,22 +33,51 @@ const (
 	JobDeleteSnapshot = "snapshot.delete"
 	JobClone          = "snapshot.clone"
 	JobRestore        = "snapshot.restore" // to a new volume
+	JobRevert         = "snapshot.revert"  // its own volume, in place
+
+	JobCreateImage     = "image.create"
+	JobDeleteImage     = "image.delete"
+	JobCloneImage      = "image.clone"
+	JobResizeImage     = "image.resize" // to a larger size
+	JobShrinkImage     = "image.shrink"
+	JobFlattenImage    = "image.flatten"
+	JobLimitImage      = "image.qos"
+	JobMoveImage       = "image.migrate"
+	JobRevertImage     = "image.rollback"
+	JobSnapshotImage   = "image.snapshot.create"
+	JobUnsnapshotImage = "image.snapshot.delete"
+	JobCountUsage      = "image.refresh_usage"
+
 	JobOSDOut         = "osd.out"
 	JobOSDIn          = "osd.in"
 	JobReweightOSD    = "osd.reweight"
 )
 
 // AdminJobs are the kinds that only admins start.
-var AdminJobs = map[string]bool{JobDeleteVolume: true, JobOSDOut: true, JobOSDIn: true, JobReweightOSD: true}
+var AdminJobs = map[string]bool{
+	JobDeleteVolume: true, JobDeleteImage: true, JobShrinkImage: true, JobMoveImage: true,
+	JobOSDOut: true, JobOSDIn: true, JobReweightOSD: true,
+}
 
 // Types of what jobs are about.
 const (
-	TypeVolume   = "volume"
-	TypeSnapshot = "snapshot"
-	TypeOSD      = "osd"
+	TypeVolume        = "volume"
+	TypeSnapshot      = "snapshot"
+	TypeImage         = "image"
+	TypeImageSnapshot = "image_snapshot"
+	TypeCluster       = "cluster"
+	TypeOSD           = "osd"
 )
 
 func newJob(kind, tenant, resourceType, resourceID string) Job {
+	if strings.HasPrefix(kind, "image.") { // images are volumes
+		switch resourceType {
+		case TypeVolume:
+			resourceType = TypeImage
+		case TypeSnapshot:
+			resourceType = TypeImageSnapshot
+		}
+	}
 	return Job{
 		Operation: operation.Operation{Kind: kind, Tenant: tenant}, ResourceType: resourceType, ResourceID: resourceID,
 	}

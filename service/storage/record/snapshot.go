@@ -72,14 +72,13 @@ func (s *Store) Snapshot(ctx context.Context, id string) (Snapshot, error) {
 	return sn, countDependents(ctx, s.db, &sn)
 }
 
-// VolumeOfSnapshot returns the id of the volume of a snapshot in the caller's scope, also of one that was deleted.
-func (s *Store) VolumeOfSnapshot(ctx context.Context, id string) (string, error) {
-	var sn Snapshot
-	err := db.NotFound(s.db.Get(ctx, &sn, "SELECT * FROM snapshots WHERE id = ?", id), "there is no such snapshot")
+// AnySnapshot returns a snapshot in the caller's scope, also one that was deleted.
+func (s *Store) AnySnapshot(ctx context.Context, id string) (sn Snapshot, err error) {
+	err = db.NotFound(s.db.Get(ctx, &sn, "SELECT * FROM snapshots WHERE id = ?", id), "there is no such snapshot")
 	if err == nil && !caller.From(ctx).Sees(sn.Tenant) {
-		err = errNoSnapshot
+		return Snapshot{}, errNoSnapshot
 	}
-	return sn.VolumeID, err
+	return sn, err
 }
 
 func snapshotIn(ctx context.Context, q db.Querier, id, lock string) (sn Snapshot, err error) {
@@ -88,6 +87,23 @@ func snapshotIn(ctx context.Context, q db.Querier, id, lock string) (sn Snapshot
 		return Snapshot{}, errNoSnapshot
 	}
 	return sn, err
+}
+
+// In returns the name of a snapshot in its storage system. of is its volume.
+func (sn *Snapshot) In(pool string, of *Volume) driver.Name {
+	n := driver.Name{Pool: pool, Native: sn.Native}
+	if of.Named {
+		n.Chosen = sn.Name
+	}
+	return n
+}
+
+// Shown returns what users of the storage system know a snapshot by. of is its volume.
+func (sn *Snapshot) Shown(of *Volume) string {
+	if of.Named {
+		return sn.Name
+	}
+	return sn.Native
 }
 
 // SourceOf returns the volume of a snapshot, also if it was deleted.
@@ -112,9 +128,9 @@ func (s *Store) LostSnapshots(ctx context.Context) (all []Snapshot, err error) {
 
 // LostVolumes lists volumes that wait for the end of a job that there is not any more.
 func (s *Store) LostVolumes(ctx context.Context) (all []Volume, err error) {
-	return all, s.db.Select(ctx, &all, "SELECT * FROM volumes WHERE deleted_at IS NULL AND state IN (?, ?, ?, ?, ?) AND "+
+	return all, s.db.Select(ctx, &all, "SELECT * FROM volumes WHERE deleted_at IS NULL AND state IN (?, ?, ?, ?, ?, ?) AND "+
 		fmt.Sprintf(lost, "volumes")+" ORDER BY id LIMIT 100",
-		state.Creating, state.Expanding, state.Deleting, state.Restoring, state.BackingUp)
+		state.Creating, state.Expanding, state.Deleting, state.Restoring, state.BackingUp, state.Maintenance)
 }
 
 // SnapshotArgs are the arguments of a job that changes a snapshot.
@@ -123,8 +139,11 @@ type SnapshotArgs struct {
 	Before state.Snapshot `json:",omitempty"`
 }
 
-// CreateSnapshot stores a snapshot that is to be taken of a volume, and begins the job.
-func (s *Store) CreateSnapshot(ctx context.Context, volume, name string, begin Begin) (sn Snapshot, j Job, err error) {
+// CreateSnapshot stores a snapshot that is to be taken of a volume, and begins the job, of the kind JobSnapshot or
+// JobSnapshotImage.
+func (s *Store) CreateSnapshot(
+	ctx context.Context, volume, kind, name string, begin Begin,
+) (sn Snapshot, j Job, err error) {
 	err = s.db.Update(ctx, func(tx *db.Tx) error {
 		v, err := volumeIn(ctx, tx, volume, tx.ForUpdate())
 		if err != nil {
@@ -155,12 +174,12 @@ func (s *Store) CreateSnapshot(ctx context.Context, volume, name string, begin B
 		if err := tx.Insert(ctx, "snapshots", &sn); err != nil {
 			return err
 		}
-		j = newJob(JobSnapshot, sn.Tenant, TypeSnapshot, sn.ID)
+		j = newJob(kind, sn.Tenant, TypeSnapshot, sn.ID)
 		if err := begin(ctx, tx, &j, SnapshotArgs{ID: sn.ID}); err != nil {
 			return err
 		}
 		return s.note(ctx, tx, audit.Entry{
-			Action: JobSnapshot, Target: sn.ID, Tenant: sn.Tenant, Message: fmt.Sprintf("%s of %s", name, v.Name),
+			Action: kind, Target: sn.ID, Tenant: sn.Tenant, Message: fmt.Sprintf("%s of %s", name, v.Name),
 		})
 	})
 	if db.IsUnique(err) {
@@ -169,10 +188,10 @@ func (s *Store) CreateSnapshot(ctx context.Context, volume, name string, begin B
 	return sn, j, err
 }
 
-// DeleteSnapshot stores that a snapshot is removed, and begins the job. Unless it is forced, a snapshot of which there
-// are volumes stays.
+// DeleteSnapshot stores that a snapshot is removed, and begins the job, of the kind JobDeleteSnapshot or
+// JobUnsnapshotImage. Unless it is forced, a snapshot of which there are volumes stays.
 func (s *Store) DeleteSnapshot(
-	ctx context.Context, id string, force bool, begin Begin,
+	ctx context.Context, id, kind string, force bool, begin Begin,
 ) (sn Snapshot, j Job, err error) {
 	err = s.db.Update(ctx, func(tx *db.Tx) error {
 		if sn, err = snapshotIn(ctx, tx, id, tx.ForUpdate()); err != nil {
@@ -180,7 +199,9 @@ func (s *Store) DeleteSnapshot(
 		}
 		switch sn.State {
 		case state.SnapshotDeleting:
-			j, err = newest(ctx, tx, JobDeleteSnapshot, sn.ID)
+			if j, err = newest(ctx, tx, JobDeleteSnapshot, sn.ID); err == nil && j.ID == "" {
+				j, err = newest(ctx, tx, JobUnsnapshotImage, sn.ID)
+			}
 			return err
 		case state.SnapshotCreating:
 			return fault.New(fault.Conflict, "the snapshot is being taken; wait until its job has ended, or cancel that")
@@ -210,7 +231,7 @@ func (s *Store) DeleteSnapshot(
 			return err
 		}
 		sn.State = state.SnapshotDeleting
-		j = newJob(JobDeleteSnapshot, sn.Tenant, TypeSnapshot, sn.ID)
+		j = newJob(kind, sn.Tenant, TypeSnapshot, sn.ID)
 		if err := begin(ctx, tx, &j, SnapshotArgs{ID: sn.ID, Before: before}); err != nil {
 			return err
 		}
@@ -218,7 +239,7 @@ func (s *Store) DeleteSnapshot(
 		if len(derived) > 0 {
 			message += ", forced"
 		}
-		return s.note(ctx, tx, audit.Entry{Action: JobDeleteSnapshot, Target: sn.ID, Tenant: sn.Tenant, Message: message})
+		return s.note(ctx, tx, audit.Entry{Action: kind, Target: sn.ID, Tenant: sn.Tenant, Message: message})
 	})
 	return sn, j, err
 }
@@ -259,7 +280,8 @@ type CloneRequest struct {
 	Name     string
 	NameFrom string // if Name is empty: the name, with %s for that of the snapshot's volume
 	Size     int64  // bytes; 0: that of the snapshot
-	Kind     string // of the job: JobClone or JobRestore
+	Kind     string // of the job: JobClone, JobRestore or JobCloneImage
+	Named    bool   // Name is what the storage system shows
 }
 
 // Clone stores a volume that is to be made of a snapshot, and begins the job.
@@ -303,9 +325,12 @@ func (s *Store) Clone(
 		v = Volume{
 			ID: id, Tenant: of.Tenant, Name: name, ClusterID: of.ClusterID, PoolID: of.PoolID, Native: driver.VolumeName(id),
 			Kind: of.Kind, Policy: of.Policy, State: state.Creating, Health: driver.Unknown, Asked: size, Size: size, Used: -1,
-			SourceID: sn.ID, CreatedAt: now, UpdatedAt: now,
+			SourceID: sn.ID, Named: req.Named, CreatedAt: now, UpdatedAt: now,
 		}
 		v.belongs(of.Owner.V)
+		if err := freeImageName(ctx, tx, &v); err != nil {
+			return err
+		}
 		if err := tx.Insert(ctx, "volumes", &v); err != nil {
 			return err
 		}

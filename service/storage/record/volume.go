@@ -40,7 +40,11 @@ type Volume struct {
 	Used      int64          `db:"used_bytes"`
 	Enforced  bool           `db:"enforced"`
 	Foreign   bool           `db:"foreign_made"`
+	Named     bool           `db:"named"` // Name is what the storage system shows
 	SourceID  string         `db:"source_id"`
+	Parent    string         `db:"parent"` // as the storage system names it; empty: none, or not known
+	IOPS      int64          `db:"iops"`   // limit for clients; 0: none
+	BPS       int64          `db:"bps"`    // limit for clients; 0: none
 	Owner     db.JSON[Owner] `db:"owner"`
 	Product   string         `db:"owner_product"`  // of Owner
 	Resource  string         `db:"owner_resource"` // of Owner
@@ -56,6 +60,23 @@ type Volume struct {
 func (v *Volume) belongs(o Owner) {
 	v.Owner.V, v.Product, v.Resource = o, o.Product, o.ResourceID
 	v.Search = search.Text(nil, v.ID, v.Name)
+}
+
+// In returns the name of a volume in its storage system.
+func (v *Volume) In(pool string) driver.Name {
+	n := driver.Name{Pool: pool, Native: v.Native}
+	if v.Named {
+		n.Chosen = v.Name
+	}
+	return n
+}
+
+// Shown returns what users of the storage system know a volume by.
+func (v *Volume) Shown() string {
+	if v.Named {
+		return v.Name
+	}
+	return v.Native
 }
 
 // VolumeRequest describes a volume to make.
@@ -208,7 +229,7 @@ func (s *Store) CreateVolume(ctx context.Context, req VolumeRequest, begin Begin
 			return err
 		}
 		err = tx.Get(ctx, &v, `SELECT * FROM volumes WHERE tenant = ? AND name = ? AND deleted_at IS NULL
-			AND NOT foreign_made`+tx.ForUpdate(), req.Tenant, req.Name)
+			AND NOT foreign_made AND NOT named`+tx.ForUpdate(), req.Tenant, req.Name)
 		again := err == nil
 		if err != nil && !errors.Is(err, db.ErrNoRows) {
 			return err
@@ -283,11 +304,18 @@ func (s *Store) create(
 type VolumeArgs struct {
 	ID       string
 	Before   state.Volume `json:",omitempty"` // the state that the action began in
+	Snapshot string       `json:",omitempty"` // the id of the snapshot that it is put back to
+	Size     int64        `json:",omitempty"` // bytes that it shrinks to
+	IOPS     *int64       `json:",omitempty"` // limit to set
+	BPS      *int64       `json:",omitempty"` // limit to set
+	Pool     string       `json:",omitempty"` // the id of the pool that it moves to
 	Replaces string       `json:",omitempty"` // the id of a volume that could not be made
 }
 
-// ExpandVolume stores that a volume grows, and begins the job.
-func (s *Store) ExpandVolume(ctx context.Context, id string, size int64, begin Begin) (v Volume, j Job, err error) {
+// ExpandVolume stores that a volume grows, and begins the job, of the kind JobExpandVolume or JobResizeImage.
+func (s *Store) ExpandVolume(
+	ctx context.Context, id, kind string, size int64, begin Begin,
+) (v Volume, j Job, err error) {
 	err = s.db.Update(ctx, func(tx *db.Tx) error {
 		if v, err = volumeIn(ctx, tx, id, tx.ForUpdate()); err != nil {
 			return err
@@ -319,12 +347,12 @@ func (s *Store) ExpandVolume(ctx context.Context, id string, size int64, begin B
 		if err := s.save(ctx, tx, &v); err != nil {
 			return err
 		}
-		j = newJob(JobExpandVolume, v.Tenant, TypeVolume, v.ID)
+		j = newJob(kind, v.Tenant, TypeVolume, v.ID)
 		if err := begin(ctx, tx, &j, VolumeArgs{ID: v.ID, Before: before}); err != nil {
 			return err
 		}
 		return s.note(ctx, tx, audit.Entry{
-			Action: JobExpandVolume, Target: v.ID, Tenant: v.Tenant, Message: fmt.Sprintf("%s to %d bytes", v.Name, size),
+			Action: kind, Target: v.ID, Tenant: v.Tenant, Message: fmt.Sprintf("%s to %d bytes", v.Name, size),
 		})
 	})
 	return v, j, err
@@ -333,14 +361,17 @@ func (s *Store) ExpandVolume(ctx context.Context, id string, size int64, begin B
 // errForeign is the fault for changes to what the gateway did not make.
 var errForeign = fault.New(fault.Conflict, "the gateway did not make this volume, and only reads it")
 
-// DeleteVolume stores that a volume is removed, and begins the job. Volumes with snapshots are not removed.
-func (s *Store) DeleteVolume(ctx context.Context, id string, begin Begin) (v Volume, j Job, err error) {
+// DeleteVolume stores that a volume is removed, and begins the job, of the kind JobDeleteVolume or JobDeleteImage.
+// Volumes with snapshots are not removed.
+func (s *Store) DeleteVolume(ctx context.Context, id, kind string, begin Begin) (v Volume, j Job, err error) {
 	err = s.db.Update(ctx, func(tx *db.Tx) error {
 		if v, err = volumeIn(ctx, tx, id, tx.ForUpdate()); err != nil {
 			return err
 		}
 		if v.State == state.Deleting {
-			j, err = newest(ctx, tx, JobDeleteVolume, v.ID)
+			if j, err = newest(ctx, tx, JobDeleteVolume, v.ID); err == nil && j.ID == "" {
+				j, err = newest(ctx, tx, JobDeleteImage, v.ID)
+			}
 			return err
 		}
 		place, err := placeOf(ctx, tx, &v)
@@ -369,11 +400,11 @@ func (s *Store) DeleteVolume(ctx context.Context, id string, begin Begin) (v Vol
 		if err := s.save(ctx, tx, &v); err != nil {
 			return err
 		}
-		j = newJob(JobDeleteVolume, v.Tenant, TypeVolume, v.ID)
+		j = newJob(kind, v.Tenant, TypeVolume, v.ID)
 		if err := begin(ctx, tx, &j, VolumeArgs{ID: v.ID, Before: before}); err != nil {
 			return err
 		}
-		return s.note(ctx, tx, audit.Entry{Action: JobDeleteVolume, Target: v.ID, Tenant: v.Tenant, Message: v.Name})
+		return s.note(ctx, tx, audit.Entry{Action: kind, Target: v.ID, Tenant: v.Tenant, Message: v.Name})
 	})
 	return v, j, err
 }
@@ -382,8 +413,9 @@ func (s *Store) DeleteVolume(ctx context.Context, id string, begin Begin) (v Vol
 func (s *Store) save(ctx context.Context, tx *db.Tx, v *Volume) error {
 	v.UpdatedAt = db.At(s.now())
 	_, err := tx.Exec(ctx, `UPDATE volumes SET state = ?, health = ?, size_bytes = ?, used_bytes = ?, enforced = ?,
-		last_error = ?, updated_at = ?, seen_at = ?, deleted_at = ? WHERE id = ?`,
-		v.State, v.Health, v.Size, v.Used, v.Enforced, v.LastError, v.UpdatedAt, v.SeenAt, v.DeletedAt, v.ID)
+		last_error = ?, updated_at = ?, seen_at = ?, deleted_at = ?, parent = ?, iops = ?, bps = ?, pool_id = ?, source_id = ? WHERE id = ?`,
+		v.State, v.Health, v.Size, v.Used, v.Enforced, v.LastError, v.UpdatedAt, v.SeenAt, v.DeletedAt, v.Parent, v.IOPS, v.BPS,
+		v.PoolID, v.SourceID, v.ID)
 	return err
 }
 
@@ -409,6 +441,9 @@ func (s *Store) EndVolume(
 		if action == state.Delete && failed == nil {
 			v.DeletedAt = db.At(s.now())
 		}
+		if action == state.Move && failed == nil {
+			v.PoolID = a.Pool
+		}
 		return s.save(ctx, tx, &v)
 	})
 }
@@ -420,7 +455,14 @@ func (v *Volume) observe(seen *driver.Volume, at db.Time) {
 		v.Health = driver.Critical
 		return
 	}
-	v.Health, v.Used, v.Enforced = driver.Healthy, seen.Used, seen.Enforced
+	v.Health, v.Enforced = driver.Healthy, seen.Enforced
+	if v.Parent != "" && seen.Parent == "" {
+		v.SourceID = "" // it has been flattened, and does not depend on its snapshot any more
+	}
+	v.Parent, v.IOPS, v.BPS = seen.Parent, seen.Limits.IOPS, seen.Limits.BPS
+	if seen.Used >= 0 { // otherwise what was counted the last time stays
+		v.Used = seen.Used
+	}
 	if v.State != state.Expanding && seen.Size > 0 {
 		v.Size = seen.Size
 	}

@@ -13,6 +13,11 @@
 //
 //	Of every state at rest: delete ──► deleting ──► (none), or error_deleting, of which delete tries again.
 //
+// A volume that is put back to a snapshot is restoring, and one that a job changes otherwise is in maintenance:
+//
+//	available ◄──► restoring ── failed ──► error ── restore ──► restoring
+//	available ◄──► maintenance
+//
 // A volume that users have open (in-use) may be expanded and backed up like one that is available, and
 // goes back to in-use. States after OpenStack Cinder's.
 //
@@ -32,6 +37,7 @@ const (
 	Expanding      Volume = "expanding"
 	Restoring      Volume = "restoring"
 	BackingUp      Volume = "backing-up"
+	Maintenance    Volume = "maintenance"
 	Deleting       Volume = "deleting"
 	Failed         Volume = "error"
 	DeletionFailed Volume = "error_deleting"
@@ -48,6 +54,8 @@ const (
 	Expand  Action = "expand"
 	Restore Action = "restore"
 	Backup  Action = "backup"
+	Change  Action = "change" // what clients notice little of: limits, flattening, a smaller size
+	Move    Action = "move"   // to another pool
 	Delete  Action = "delete"
 )
 
@@ -59,8 +67,11 @@ var actions = map[Action]struct {
 }{
 	Create:  {[]Volume{""}, Creating, Failed},
 	Expand:  {[]Volume{Available, InUse, GrowthFailed}, Expanding, GrowthFailed},
-	Restore: {[]Volume{Available}, Restoring, Failed},
+	Restore: {[]Volume{Available, Failed}, Restoring, Failed},
 	Backup:  {[]Volume{Available, InUse}, BackingUp, ""},
+	Change:  {[]Volume{Available, InUse, GrowthFailed}, Maintenance, ""},
+	// A volume between two pools is missing in the first.
+	Move: {[]Volume{Available, Missing}, Maintenance, ""},
 	Delete: {
 		[]Volume{Available, Failed, DeletionFailed, GrowthFailed, Missing}, Deleting, DeletionFailed,
 	},
@@ -134,7 +145,7 @@ func (v Volume) Seen(told bool) Volume {
 // Readable reports whether snapshots can be taken of a volume in this state.
 func (v Volume) Readable() error {
 	switch v {
-	case Available, InUse, BackingUp, Expanding, GrowthFailed:
+	case Available, InUse, BackingUp, Expanding, GrowthFailed, Maintenance:
 		return nil
 	}
 	return fault.New(fault.Conflict, "the volume is %s, and has nothing to take a snapshot of", v)

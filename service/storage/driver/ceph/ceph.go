@@ -21,12 +21,14 @@ import (
 
 const (
 	defaultWithin = 12 * time.Second
-	// workWithin bounds what takes as long as an image is large.
-	workWithin = time.Hour
+	// workWithin bounds what takes as long as an image is large, silentFor how long of that without progress what tells
+	// it may be.
+	workWithin = 6 * time.Hour
+	silentFor  = 10 * time.Minute
 	// atOnce is how many calls are under way at once. Their requests fit into a pipe.
 	atOnce = 32
-	// worksAtOnce is how many images are removed at once.
-	worksAtOnce = 2
+	// worksAtOnce is how many images are worked on at once.
+	worksAtOnce = 4
 	// maxDead is how many addresses of killed helpers are remembered until they are shut out.
 	maxDead = 16
 )
@@ -234,7 +236,7 @@ func (d *Driver) shutOut(ctx context.Context, h *helper) {
 	d.dead = nil
 	d.mu.Unlock()
 	for i, address := range dead {
-		_, err := d.ask(ctx, h, wire.Request{Op: wire.Fence, Address: address}, d.cfg.Within)
+		_, err := d.ask(ctx, h, wire.Request{Op: wire.Fence, Address: address}, d.cfg.Within, nil)
 		if _, said := errors.AsType[*wire.Error](err); err != nil && !said { // the next helper does it
 			d.mu.Lock()
 			d.dead = append(d.dead, dead[i:]...)
@@ -251,8 +253,10 @@ func (d *Driver) shutOut(ctx context.Context, h *helper) {
 }
 
 // ask sends a request and waits for its answer, for the end of ctx or for that of the helper.
-func (d *Driver) ask(ctx context.Context, h *helper, r wire.Request, within time.Duration) (wire.Response, error) {
-	c, err := h.send(r, within)
+func (d *Driver) ask(
+	ctx context.Context, h *helper, r wire.Request, within time.Duration, told func(float64),
+) (wire.Response, error) {
+	c, err := h.send(r, within, told)
 	if err != nil {
 		return wire.Response{}, err
 	}
@@ -297,7 +301,7 @@ func (d *Driver) call(ctx context.Context, r wire.Request) (wire.Response, error
 	if err != nil {
 		return wire.Response{}, d.judgeStart(ctx, err)
 	}
-	answer, err := d.ask(ctx, h, r, d.cfg.Within)
+	answer, err := d.ask(ctx, h, r, d.cfg.Within, nil)
 	if err != nil {
 		return wire.Response{}, d.judge(ctx, err)
 	}
@@ -363,8 +367,19 @@ func faultOf(e *wire.Error) *fault.Error {
 	return fault.Wrap(kind, e, "%s", e.Message)
 }
 
-// work has a process of its own do what takes long.
-func (d *Driver) work(ctx context.Context, r wire.Request) error {
+// work has a process of its own do what takes long. told gets the part that is done; nil: nobody asks.
+func (d *Driver) work(ctx context.Context, r wire.Request, told func(float64)) (out wire.Response, err error) {
+	err = d.session(ctx, told, func(ask func(wire.Request) (wire.Response, error)) (err error) {
+		out, err = ask(r)
+		return err
+	})
+	return out, err
+}
+
+// session gives do a process of its own for requests that take long, one after the other.
+func (d *Driver) session(
+	ctx context.Context, told func(float64), do func(ask func(wire.Request) (wire.Response, error)) error,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, workWithin)
 	defer cancel()
 	select {
@@ -381,7 +396,14 @@ func (d *Driver) work(ctx context.Context, r wire.Request) error {
 		return d.judgeStart(ctx, err)
 	}
 	d.breaker.answered() // it has connected
-	_, err = d.ask(ctx, h, r, 0)
+	d.shutOut(ctx, h)
+	err = do(func(r wire.Request) (wire.Response, error) {
+		within := time.Duration(0)
+		if tells[r.Op] {
+			within = silentFor
+		}
+		return d.ask(ctx, h, r, within, told)
+	})
 	if _, said := errors.AsType[*wire.Error](err); err == nil || said {
 		h.close()
 	} else {
@@ -394,9 +416,14 @@ func (d *Driver) work(ctx context.Context, r wire.Request) error {
 	return nil
 }
 
+// tells are the requests that report progress.
+var tells = map[wire.Op]bool{wire.Shrink: true, wire.Used: true}
+
 var (
 	_ driver.Driver    = (*Driver)(nil)
 	_ driver.Volumes   = (*Driver)(nil)
 	_ driver.Snapshots = (*Driver)(nil)
 	_ driver.Cloner    = (*Driver)(nil)
+	_ driver.Images    = (*Driver)(nil)
+	_ driver.Reverter  = (*Driver)(nil)
 )

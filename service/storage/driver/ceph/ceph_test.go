@@ -131,7 +131,7 @@ func quiet(float64) {}
 
 func (s *site) snapshot(t *testing.T, d *ceph.Driver, of driver.Name) driver.Name {
 	t.Helper()
-	sn, err := d.CreateSnapshot(t.Context(), of, driver.SnapshotName(uuid.NewString()), quiet)
+	sn, err := d.CreateSnapshot(t.Context(), of, driver.Name{Native: driver.SnapshotName(uuid.NewString())}, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,7 +321,7 @@ func keptForSnapshots(t *testing.T, s *site) {
 	}); err != nil {
 		t.Error(err)
 	}
-	_, err := d.CreateSnapshot(t.Context(), n, driver.SnapshotName(uuid.NewString()), quiet)
+	_, err := d.CreateSnapshot(t.Context(), n, driver.Name{Native: driver.SnapshotName(uuid.NewString())}, quiet)
 	if !fault.Is(err, fault.NotFound) {
 		t.Errorf("a snapshot of what is deleted: %v", err)
 	}
@@ -548,7 +548,7 @@ func killedAtRandom(t *testing.T, s *site) {
 			return err
 		})
 		s.write(t, n, 0, []byte("content"))
-		finish("snapshot", func() error { _, err := d.CreateSnapshot(ctx, n, native, quiet); return err })
+		finish("snapshot", func() error { _, err := d.CreateSnapshot(ctx, n, driver.Name{Native: native}, quiet); return err })
 		finish("clone", func() error {
 			v, err := d.CloneSnapshot(ctx, of, driver.VolumeSpec{Name: child, Size: 16 * mib}, quiet)
 			if err == nil && v.Size != 16*mib {

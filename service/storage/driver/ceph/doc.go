@@ -8,6 +8,7 @@
 //	breaker.go    leaves a cluster alone for a while that does not answer
 //	inspect.go    what the cluster tells about itself, its pools and OSDs
 //	volume.go     volumes, snapshots and clones
+//	image.go      what only images have: chosen names, limits, moves between pools
 //	osd.go        changes of OSDs
 //	wire/         what is said between driver and helper
 //	cephd/        the helper
@@ -15,7 +16,8 @@
 // # Processes
 //
 // A driver has one helper for short calls, with one connection that stays. Work that takes as long as
-// an image is large, which is the removal of what was deleted, gets a process of its own.
+// an image is large gets a process of its own: the removal of what was deleted, flattening, shrinking, putting back,
+// moving and counting. It is killed when its caller gives up, and shut out of the cluster.
 //
 //	(none) --first call--> starting --welcome--> serving --call unanswered, or its end--> (none)
 //
@@ -30,7 +32,8 @@
 // # Names
 //
 // The volume vol-ID is the image of that name, the snapshot snap-ID a snapshot of that name on it.
-// An object in each pool tells which image a snapshot is of. Package cephd tells how images are marked.
+// Users may have chosen other names for both. An object in each pool tells where the snapshots are. Package cephd tells
+// how images are marked.
 //
 // # Invariants
 //

@@ -43,7 +43,9 @@ type helper struct {
 // call is a request that is not answered yet.
 type call struct {
 	answer chan wire.Response // has room for it
-	late   *time.Timer        // nil: it may take as long as it takes
+	told   func(float64)      // gets the part that is done; nil: nobody asks
+	within time.Duration
+	late   *time.Timer // nil: it may take as long as it takes
 }
 
 // start starts a helper and waits until it has connected, or ctx ends.
@@ -133,11 +135,22 @@ func (h *helper) read(out io.Reader, welcome chan<- wire.Welcome) {
 		}
 		h.mu.Lock()
 		c := h.pending[r.ID]
-		delete(h.pending, r.ID)
+		if r.Progress == nil {
+			delete(h.pending, r.ID)
+		}
 		h.mu.Unlock()
 		if c == nil {
 			h.kill(fmt.Errorf("there is no request %d", r.ID))
 			return
+		}
+		if r.Progress != nil {
+			if c.late != nil {
+				c.late.Reset(c.within)
+			}
+			if c.told != nil {
+				c.told(*r.Progress)
+			}
+			continue
 		}
 		if c.late != nil {
 			c.late.Stop()
@@ -184,10 +197,10 @@ func (h *helper) reason() error {
 // gone reports whether the process has ended, or is about to.
 func (h *helper) gone() bool { return h.reason() != nil }
 
-// send sends a request. If it is not answered within that time, the process is killed, whether the
+// send sends a request. If neither an answer nor progress comes within that time, the process is killed, whether the
 // caller still waits or not. Zero is for ever.
-func (h *helper) send(r wire.Request, within time.Duration) (*call, error) {
-	c := &call{answer: make(chan wire.Response, 1)}
+func (h *helper) send(r wire.Request, within time.Duration, told func(float64)) (*call, error) {
+	c := &call{answer: make(chan wire.Response, 1), told: told, within: within}
 	h.mu.Lock()
 	if h.cause != nil {
 		h.mu.Unlock()

@@ -25,10 +25,28 @@ func volumeOf(pool string, i *wire.Image) (driver.Volume, error) {
 	if i == nil {
 		return driver.Volume{}, fault.New(fault.Unavailable, "the helper's answer lacks the volume")
 	}
-	return driver.Volume{
+	v := driver.Volume{
 		Name: driver.Name{Pool: pool, Native: i.Name}, Kind: driver.Block, Size: i.Size, Used: -1, Enforced: true,
-		Foreign: !driver.IsMade(i.Name), Damaged: i.State == wire.Damaged, CreatedAt: i.CreatedAt,
-	}, nil
+		Foreign: i.State == wire.Foreign || i.State == wire.Damaged && !driver.IsMade(i.Name),
+		Damaged: i.State == wire.Damaged, Parent: i.Of, Limits: driver.Limits{IOPS: i.IOPS, BPS: i.BPS},
+		CreatedAt: i.CreatedAt,
+	}
+	if i.Volume != "" {
+		v.Native, v.Chosen = i.Volume, i.Name
+	}
+	return v, nil
+}
+
+// request returns a request about a volume.
+func request(op wire.Op, n driver.Name) wire.Request {
+	return wire.Request{Op: op, Pool: n.Pool, Volume: n.Native, Image: n.Chosen}
+}
+
+// requestOf returns a request about a snapshot of a volume.
+func requestOf(op wire.Op, volume, snapshot driver.Name) wire.Request {
+	r := request(op, volume)
+	r.Snapshot, r.Snap = snapshot.Native, snapshot.Chosen
+	return r
 }
 
 // ofVolume makes a short call that answers with a volume.
@@ -53,12 +71,14 @@ func (d *Driver) CreateVolume(ctx context.Context, spec driver.VolumeSpec) (driv
 	case spec.Size <= 0 || spec.Size > MaxSize:
 		return driver.Volume{}, fault.InvalidField("size_bytes", "must be between 1 and %d", int64(MaxSize))
 	}
-	return d.ofVolume(ctx, wire.Request{Op: wire.CreateVolume, Pool: spec.Pool, Volume: spec.Native, Size: spec.Size})
+	r := request(wire.CreateVolume, spec.Name)
+	r.Size = spec.Size
+	return d.ofVolume(ctx, r)
 }
 
 // Volume returns a volume.
 func (d *Driver) Volume(ctx context.Context, n driver.Name) (driver.Volume, error) {
-	return d.ofVolume(ctx, wire.Request{Op: wire.Volume, Pool: n.Pool, Volume: n.Native})
+	return d.ofVolume(ctx, request(wire.Volume, n))
 }
 
 // ExpandVolume makes a volume larger.
@@ -66,13 +86,15 @@ func (d *Driver) ExpandVolume(ctx context.Context, n driver.Name, size int64) (d
 	if size <= 0 || size > MaxSize {
 		return driver.Volume{}, fault.InvalidField("new_size_bytes", "must be between 1 and %d", int64(MaxSize))
 	}
-	return d.ofVolume(ctx, wire.Request{Op: wire.ExpandVolume, Pool: n.Pool, Volume: n.Native, Size: size})
+	r := request(wire.ExpandVolume, n)
+	r.Size = size
+	return d.ofVolume(ctx, r)
 }
 
 // DeleteVolume removes a volume, unless clients have it open. It is gone at once; its content goes
 // afterwards, and what only snapshots and clones need stays for them.
 func (d *Driver) DeleteVolume(ctx context.Context, n driver.Name) error {
-	return d.remove(ctx, wire.Request{Op: wire.DeleteVolume, Pool: n.Pool, Volume: n.Native})
+	return d.remove(ctx, request(wire.DeleteVolume, n))
 }
 
 // remove makes a call that deletes something, and removes what it leaves over.
@@ -87,7 +109,8 @@ func (d *Driver) remove(ctx context.Context, r wire.Request) error {
 	if err != nil || answer.Leftover == "" {
 		return err
 	}
-	return d.work(ctx, wire.Request{Op: wire.Collect, Pool: r.Pool, Volume: answer.Leftover})
+	_, err = d.work(ctx, wire.Request{Op: wire.Collect, Pool: r.Pool, Volume: answer.Leftover}, nil)
+	return err
 }
 
 // ofSnapshot makes a short call that answers with a snapshot.
@@ -111,12 +134,12 @@ func (d *Driver) ofSnapshot(ctx context.Context, r wire.Request) (driver.Snapsho
 
 // CreateSnapshot makes a snapshot of a volume.
 func (d *Driver) CreateSnapshot(
-	ctx context.Context, of driver.Name, native string, progress func(float64),
+	ctx context.Context, of, name driver.Name, progress func(float64),
 ) (driver.Snapshot, error) {
 	if err := check("volume", of.Native); err != nil {
 		return driver.Snapshot{}, err
 	}
-	s, err := d.ofSnapshot(ctx, wire.Request{Op: wire.CreateSnapshot, Pool: of.Pool, Volume: of.Native, Snapshot: native})
+	s, err := d.ofSnapshot(ctx, requestOf(wire.CreateSnapshot, of, name))
 	if err == nil {
 		progress(1)
 	}
@@ -146,9 +169,9 @@ func (d *Driver) CloneSnapshot(
 	if err := check("snapshot", of.Native); err != nil {
 		return driver.Volume{}, err
 	}
-	v, err := d.ofVolume(ctx, wire.Request{
-		Op: wire.CloneSnapshot, Pool: spec.Pool, Volume: spec.Native, Snapshot: of.Native, Size: spec.Size,
-	})
+	r := requestOf(wire.CloneSnapshot, spec.Name, of)
+	r.Size = spec.Size
+	v, err := d.ofVolume(ctx, r)
 	if err == nil {
 		progress(1)
 	}
@@ -175,7 +198,7 @@ func (d *Driver) EachVolume(ctx context.Context, do func(driver.Volume) error) e
 		}
 	}
 	for _, n := range leftovers {
-		if err := d.work(ctx, wire.Request{Op: wire.Collect, Pool: n.Pool, Volume: n.Native}); err != nil {
+		if _, err := d.work(ctx, wire.Request{Op: wire.Collect, Pool: n.Pool, Volume: n.Native}, nil); err != nil {
 			d.cfg.Log.Warn("what a deletion has left is still there", "volume", n.Native, "error", err)
 		}
 	}

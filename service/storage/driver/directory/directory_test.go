@@ -57,7 +57,7 @@ func (f *folder) volume(kind driver.Kind) driver.Name {
 }
 
 func (f *folder) snapshot(of driver.Name) (driver.Snapshot, error) {
-	return f.CreateSnapshot(f.Context(), of, driver.SnapshotName(uuid.NewString()), func(float64) {})
+	return f.CreateSnapshot(f.Context(), of, driver.Name{Native: driver.SnapshotName(uuid.NewString())}, func(float64) {})
 }
 
 func (f *folder) taken(of driver.Name) driver.Name {
@@ -329,12 +329,12 @@ func TestAnAttemptThatAnotherHasTakenOverChangesNothing(t *testing.T) {
 	write(t, f.at("volumes", v, "data"), strings.Repeat("x", 2*mib))
 	native := driver.SnapshotName(uuid.NewString())
 	taken := false
-	_, err := f.CreateSnapshot(t.Context(), v, native, func(float64) {
+	_, err := f.CreateSnapshot(t.Context(), v, driver.Name{Native: native}, func(float64) {
 		if taken {
 			return
 		}
 		taken = true
-		if _, err := open(t, f.path).CreateSnapshot(t.Context(), v, native, func(float64) {}); err != nil {
+		if _, err := open(t, f.path).CreateSnapshot(t.Context(), v, driver.Name{Native: native}, func(float64) {}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -492,7 +492,7 @@ func TestACopyEndsWithItsContext(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("cancelled by a test")
-	_, err := f.CreateSnapshot(ctx, v, driver.SnapshotName(uuid.NewString()), func(float64) { cancel(why) })
+	_, err := f.CreateSnapshot(ctx, v, driver.Name{Native: driver.SnapshotName(uuid.NewString())}, func(float64) { cancel(why) })
 	if !errors.Is(err, why) {
 		t.Skipf("the file system shares blocks: %v", err)
 	}

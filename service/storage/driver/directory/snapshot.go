@@ -14,13 +14,13 @@ import (
 
 // CreateSnapshot copies a volume.
 func (d *Driver) CreateSnapshot(
-	ctx context.Context, of driver.Name, native string, progress func(float64),
+	ctx context.Context, of, name driver.Name, progress func(float64),
 ) (driver.Snapshot, error) {
-	name := driver.Name{Pool: of.Pool, Native: native}
+	name.Pool = of.Pool
 	if err := snapshots.check(name); err != nil {
 		return driver.Snapshot{}, err
 	}
-	err := d.make(ctx, snapshots, native, func(ctx context.Context, to *os.Root) (description, error) {
+	err := d.make(ctx, snapshots, name.Native, func(ctx context.Context, to *os.Root) (description, error) {
 		from, about, err := d.open(volumes, of)
 		if err != nil {
 			return about, err

@@ -217,13 +217,13 @@ func snapshotsKeepWhatWas(t *testing.T, b Backend) {
 	b.Write(t, v.Name, 0, []byte("before"))
 	native := driver.SnapshotName(uuid.NewString())
 	var last float64
-	s, err := snapshots.CreateSnapshot(t.Context(), v.Name, native, func(p float64) { last = p })
+	s, err := snapshots.CreateSnapshot(t.Context(), v.Name, driver.Name{Native: native}, func(p float64) { last = p })
 	if err != nil || s.Source != v.Native || s.Size != v.Size || s.Kind != b.Kind || s.Consistency == "" ||
 		last < 0 || last > 1 {
 		t.Fatalf("%+v, %v, %v", s, last, err)
 	}
 	b.Write(t, v.Name, 0, []byte("after!"))
-	again, err := snapshots.CreateSnapshot(t.Context(), v.Name, native, quiet)
+	again, err := snapshots.CreateSnapshot(t.Context(), v.Name, driver.Name{Native: native}, quiet)
 	if err != nil || again.Name != s.Name {
 		t.Errorf("again: %+v, %v", again, err)
 	}
@@ -239,7 +239,7 @@ func snapshotsKeepWhatWas(t *testing.T, b Backend) {
 		t.Errorf("after its deletion: %v", err)
 	}
 	b.holds(t, clone.Name, 0, []byte("before"))
-	if _, err := snapshots.CreateSnapshot(t.Context(), b.name(), driver.SnapshotName(uuid.NewString()), quiet); !fault.Is(
+	if _, err := snapshots.CreateSnapshot(t.Context(), b.name(), driver.Name{Native: driver.SnapshotName(uuid.NewString())}, quiet); !fault.Is(
 		err, fault.NotFound,
 	) {
 		t.Errorf("of a volume that there is not: %v", err)
@@ -266,7 +266,7 @@ func (b *Backend) clone(t *testing.T, s driver.Snapshot, size int64) driver.Volu
 func clonesHaveWhatWas(t *testing.T, b Backend) {
 	snapshots, v := b.snapshots(t), b.make(t)
 	b.Write(t, v.Name, 3*mib, []byte("content"))
-	s, err := snapshots.CreateSnapshot(t.Context(), v.Name, driver.SnapshotName(uuid.NewString()), quiet)
+	s, err := snapshots.CreateSnapshot(t.Context(), v.Name, driver.Name{Native: driver.SnapshotName(uuid.NewString())}, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +297,7 @@ func cancelledLeavesNothing(t *testing.T, b Backend) {
 		t.Errorf("the volume: %v", err)
 	}
 	native := driver.SnapshotName(uuid.NewString())
-	if _, err := b.snapshots(t).CreateSnapshot(ctx, v.Name, native, quiet); err == nil {
+	if _, err := b.snapshots(t).CreateSnapshot(ctx, v.Name, driver.Name{Native: native}, quiet); err == nil {
 		t.Error("a snapshot was made")
 	}
 	_, err := b.snapshots(t).Snapshot(t.Context(), driver.Name{Pool: b.Pool, Native: native})

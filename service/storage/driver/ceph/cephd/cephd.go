@@ -9,6 +9,7 @@
 //	volume.go     makes, expands and deletes volumes
 //	page.go       lists images
 //	snapshot.go   snapshots and clones
+//	image_work.go limits, and what takes as long as an image is large
 //
 // # Marks
 //
@@ -21,9 +22,13 @@
 // is deleted has snapshots, or clones hang on them; its own data is cut off, and it goes with the last
 // of them. With "deleted" goes the name of the image that it was cloned from.
 //
+// An image whose name users have chosen is made under the native name of its volume, marked for its
+// name to come, and renamed. With "ready" goes the native name. To delete it, it is renamed back.
+//
 // # Invariants
 //
-//   - Only images and snapshots whose names are those of gateways are changed.
+//   - Only images are changed whose names are those of gateways, or that have the mark of a volume, and only snapshots
+//     that the pool's index names.
 //   - Requests for the same image or snapshot run one after the other, so that a request whose caller
 //     has given up ends before the next one sees the image.
 //   - It ends at once when its input ends, whatever librados waits for.
@@ -35,6 +40,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -103,22 +109,48 @@ func (s *server) answer(r wire.Request) {
 	s.slots <- struct{}{}
 	defer func() { <-s.slots }()
 	response := wire.Response{}
+	told := rateLimit(func(done float64) { s.send(wire.Response{ID: r.ID, Progress: &done}) })
 	err := routine.Call(nil, "request of the gateway", func() (err error) {
-		response, err = s.do(&r)
+		response, err = s.do(&r, told)
 		return err
 	})
 	if err != nil {
 		response = wire.Response{Error: reasonOf(err)}
 	}
 	response.ID = r.ID
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if sent := wire.Write(s.out, response); sent != nil || errno(err) == unix.ESHUTDOWN {
-		os.Exit(1) // the gateway has gone, or the cluster has shut this connection out for good
+	s.send(response)
+	if errno(err) == unix.ESHUTDOWN {
+		os.Exit(1) // the cluster has shut this connection out for good
 	}
 }
 
-func (s *server) do(r *wire.Request) (wire.Response, error) {
+// send sends a response.
+func (s *server) send(r wire.Response) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if wire.Write(s.out, r) != nil {
+		os.Exit(1) // the gateway has gone
+	}
+}
+
+// progressEvery is the least time between two reports of progress.
+const progressEvery = time.Second
+
+// rateLimit returns a function that reports progress, not more often than progressEvery.
+func rateLimit(report func(float64)) func(float64) {
+	var mu sync.Mutex
+	var last time.Time
+	return func(done float64) {
+		mu.Lock()
+		defer mu.Unlock()
+		if now := time.Now(); now.Sub(last) >= progressEvery {
+			last = now
+			report(done)
+		}
+	}
+}
+
+func (s *server) do(r *wire.Request, progress func(float64)) (wire.Response, error) {
 	switch r.Op {
 	case wire.Ask:
 		return s.ask(r)
@@ -159,10 +191,38 @@ func (s *server) do(r *wire.Request) (wire.Response, error) {
 		return p.deleteSnapshot(r)
 	case wire.CloneSnapshot:
 		return p.cloneSnapshot(r)
+	case wire.ListSnapshots:
+		return p.listSnapshots(r)
+	case wire.Limit:
+		return wire.Response{}, p.limit(r)
+	case wire.Flatten:
+		return wire.Response{}, p.flatten(r)
+	case wire.Shrink:
+		return p.shrink(r, progress)
+	case wire.Revert:
+		return wire.Response{}, p.revert(r)
+	case wire.Used:
+		return p.used(r, progress)
+	case wire.Move, wire.MoveBack:
+		return wire.Response{}, s.moved(r, p)
 	}
 	return wire.Response{}, &wire.Error{
 		Reason: wire.Failed, Message: "the helper does not know the request " + string(r.Op),
 	}
+}
+
+// moved moves an image to another pool, or back.
+func (s *server) moved(r *wire.Request, p *pool) error {
+	io, err := s.open(r.To)
+	if err != nil {
+		return err
+	}
+	defer io.Destroy()
+	to := &pool{IOContext: io, name: r.To}
+	if r.Op == wire.MoveBack {
+		return p.moveBack(r, to)
+	}
+	return p.move(r, to)
 }
 
 // turns lets those who need the same thing wait for each other.

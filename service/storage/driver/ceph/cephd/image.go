@@ -3,8 +3,10 @@
 package cephd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +22,22 @@ import (
 type pool struct {
 	*rados.IOContext
 	name string
+}
+
+// target is a volume: its native name, and the one that users see, which is the same unless they have chosen it.
+type target struct{ native, name string }
+
+// targetOf returns the volume of a request.
+func targetOf(r *wire.Request) target {
+	return target{native: r.Volume, name: cmp.Or(r.Image, r.Volume)}
+}
+
+// chosen reports whether users have chosen the name.
+func (t target) chosen() bool { return t.name != t.native }
+
+// valid reports whether the volume may be the gateway's.
+func (t target) valid() bool {
+	return strings.HasPrefix(t.native, "vol-") && driver.IsMade(t.native) && (!t.chosen() || !driver.IsMade(t.name))
 }
 
 // mark is the key under which an image's metadata holds its state.
@@ -71,29 +89,60 @@ func describe(image *rbd.Image, name string) (out wire.Image, err error) {
 		return out, err
 	}
 	out.CreatedAt = at(created)
-	if !driver.IsMade(name) {
-		return out, nil
-	}
 	snapshots, err := image.GetSnapshotNames()
 	if err != nil {
 		return out, err
 	}
 	out.Snapshots = len(snapshots)
-	text, err := image.GetMetadata(mark(name))
-	if errno(err) == unix.ENOENT {
-		text, err = "", nil
+	values := map[string]string{}
+	for _, key := range []string{mark(name), iopsKey, bpsKey} {
+		values[key], err = image.GetMetadata(key)
+		if err != nil && errno(err) != unix.ENOENT {
+			return out, err
+		}
 	}
-	out.State, out.Parent = states(text)
+	interpret(&out, values)
+	out.Of, err = spec(image)
+	out.Clone = out.Of != ""
 	return out, err
 }
 
-// states reads a mark.
-func states(text string) (state wire.State, parent string) {
+// The keys under which librbd keeps what limits the clients of an image.
+const (
+	iopsKey = "conf_rbd_qos_iops_limit"
+	bpsKey  = "conf_rbd_qos_bps_limit"
+)
+
+// interpret reads the metadata of an image.
+func interpret(image *wire.Image, metadata map[string]string) {
+	image.IOPS, _ = strconv.ParseInt(metadata[iopsKey], 10, 64) // others may have written anything
+	image.BPS, _ = strconv.ParseInt(metadata[bpsKey], 10, 64)
+	text := metadata[mark(image.Name)]
 	if text == "" {
-		return wire.Building, ""
+		if driver.IsMade(image.Name) {
+			image.State = wire.Building
+		}
+		return
 	}
-	first, parent, _ := strings.Cut(text, " ")
-	return wire.State(first), parent
+	first, rest, _ := strings.Cut(text, " ")
+	switch image.State = wire.State(first); image.State {
+	case wire.Deleted:
+		image.Parent = rest
+	case wire.Ready:
+		image.Volume = rest
+	}
+}
+
+// spec returns the snapshot that an image is a clone of, as POOL/IMAGE@SNAP, or an empty string.
+func spec(image *rbd.Image) (string, error) {
+	parent, err := image.GetParent()
+	if errno(err) == unix.ENOENT {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return parent.Image.PoolName + "/" + parent.Image.ImageName + "@" + parent.Snap.SnapName, nil
 }
 
 func at(t rbd.Timespec) time.Time {
@@ -104,22 +153,28 @@ func at(t rbd.Timespec) time.Time {
 }
 
 // ready returns a volume that is there for callers.
-func (p *pool) ready(name string) (wire.Image, error) {
-	if !strings.HasPrefix(name, "vol-") || !driver.IsMade(name) {
-		return wire.Image{}, noVolume(name)
+func (p *pool) ready(t target) (wire.Image, error) {
+	if !t.valid() {
+		return wire.Image{}, noVolume(t.name)
 	}
-	image, err := p.look(name)
-	if err == nil && image.State != wire.Ready {
-		err = noVolume(name)
+	image, err := p.look(t.name)
+	if err == nil && !is(&image, t) {
+		err = noVolume(t.name)
 	}
 	return image, err
 }
 
-// sign stores the state of an image, and of one that is deleted what it was cloned from: an image that
-// was cut to nothing does not tell any more, while its snapshots still need that.
-func (p *pool) sign(name string, state wire.State, parent string) error {
-	text := strings.TrimSpace(string(state) + " " + parent)
-	return p.with(name, true, func(image *rbd.Image) error { return image.SetMetadata(mark(name), text) })
+// is reports whether an image is a volume that is complete.
+func is(image *wire.Image, t target) bool {
+	return image.State == wire.Ready && (image.Volume == t.native || image.Volume == "" && !t.chosen())
+}
+
+// sign stores the state of an image: of one that is ready and whose name was chosen with the name of its volume, of
+// one that is deleted with what it was cloned from. An image that was cut to nothing does not tell that any more, while
+// its snapshots still need it. name is the image's, or the one that it gets next.
+func (p *pool) sign(image, name string, state wire.State, rest string) error {
+	text := strings.TrimSpace(string(state) + " " + rest)
+	return p.with(image, true, func(image *rbd.Image) error { return image.SetMetadata(mark(name), text) })
 }
 
 // watched refuses what must not be done while clients have an image open, or while it is part of

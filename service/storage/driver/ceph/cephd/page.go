@@ -26,6 +26,7 @@ const (
 	sizeKey      = "size"
 	createdKey   = "create_timestamp"
 	metaPrefix   = "metadata_"
+	parentKey    = "parent" // of clones
 )
 
 // lookAtOnce is how many images of a page are read at once.
@@ -79,8 +80,8 @@ func (p *pool) page(r *wire.Request) (out wire.Response, err error) {
 // peek returns an image of the list, or nil if callers must not see it.
 func (p *pool) peek(l listed) (*wire.Image, error) {
 	image, err := p.glance(l)
-	if err == nil && image.State == wire.Deleted {
-		image, err = p.look(l.name) // it tells of snapshots, too
+	if err == nil && (image.State == wire.Deleted || image.Clone) {
+		image, err = p.look(l.name) // it tells of snapshots and parents, too
 	}
 	if err == nil {
 		return &image, nil
@@ -98,8 +99,12 @@ func (p *pool) peek(l listed) (*wire.Image, error) {
 func (p *pool) glance(l listed) (image wire.Image, err error) {
 	op := rados.CreateReadOp()
 	defer op.Release()
-	metadata := metaPrefix + mark(l.name)
-	step := op.GetOmapValuesByKeys([]string{sizeKey, createdKey, metadata})
+	texts := []string{mark(l.name), iopsKey, bpsKey}
+	keys := []string{sizeKey, createdKey, parentKey}
+	for _, key := range texts {
+		keys = append(keys, metaPrefix+key)
+	}
+	step := op.GetOmapValuesByKeys(keys)
 	if err := op.Operate(p.IOContext, headerPrefix+l.id, rados.OperationNoFlag); errno(err) == unix.ENOENT {
 		return image, noVolume(l.name)
 	} else if err != nil {
@@ -125,9 +130,12 @@ func (p *pool) glance(l listed) (image wire.Image, err error) {
 		seconds, rest := binary.LittleEndian.Uint32(created), binary.LittleEndian.Uint32(created[wordSize:])
 		image.CreatedAt = time.Unix(int64(seconds), int64(rest)).UTC()
 	}
-	if driver.IsMade(l.name) {
-		image.State, image.Parent = states(string(values[metadata]))
+	metadata := map[string]string{}
+	for _, key := range texts {
+		metadata[key] = string(values[metaPrefix+key])
 	}
+	interpret(&image, metadata)
+	image.Clone = len(values[parentKey]) > 0
 	return image, nil
 }
 

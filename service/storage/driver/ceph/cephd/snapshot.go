@@ -3,6 +3,8 @@
 package cephd
 
 import (
+	"cmp"
+	"errors"
 	"strings"
 
 	"github.com/ceph/go-ceph/rbd"
@@ -12,78 +14,167 @@ import (
 	"github.com/mainstay-infra/mainstay/service/storage/driver/ceph/wire"
 )
 
-// index is the object of each pool that tells by the names of snapshots of which images they are. An
-// entry is made before its snapshot and goes after it: one without a snapshot means nothing.
+// index is the object of each pool that tells by the native names of snapshots where they are. An entry is made before
+// its snapshot and goes after it: one without a snapshot means nothing.
 const index = "mainstay.snapshots"
 
-// sourceOf returns the image that a snapshot is of, or would be of.
-func (p *pool) sourceOf(native string) (string, error) {
-	if !strings.HasPrefix(native, "snap-") || !driver.IsMade(native) {
-		return "", noSnapshot(native)
+// place is where a snapshot is.
+type place struct {
+	volume string // native name of the volume
+	image  string // name of the image
+	snap   string // name of the snapshot, for that image
+}
+
+// entry writes a place as entries of the index have it: VOLUME, or if users have chosen names VOLUME/IMAGE@SNAP. Names
+// of images and snapshots have neither a slash nor an at sign.
+func (l place) entry(native string) string {
+	if l.image == l.volume && l.snap == native {
+		return l.volume
+	}
+	return l.volume + "/" + l.image + "@" + l.snap
+}
+
+func placeIn(entry, native string) place {
+	volume, names, named := strings.Cut(entry, "/")
+	if !named {
+		return place{volume: volume, image: volume, snap: native}
+	}
+	image, snap, _ := strings.Cut(names, "@")
+	return place{volume: volume, image: image, snap: snap}
+}
+
+// validSnapshot reports whether a name is one that gateways give to snapshots.
+func validSnapshot(native string) bool {
+	return strings.HasPrefix(native, "snap-") && driver.IsMade(native)
+}
+
+// placeOf returns where a snapshot is, or would be.
+func (p *pool) placeOf(native string) (place, error) {
+	if !validSnapshot(native) {
+		return place{}, noSnapshot(native)
 	}
 	found, err := p.GetOmapValues(index, "", native, 1)
 	if err != nil && errno(err) != unix.ENOENT {
-		return "", err
+		return place{}, err
 	}
-	if source := string(found[native]); driver.IsMade(source) {
-		return source, nil
+	if l := placeIn(string(found[native]), native); driver.IsMade(l.volume) {
+		return l, nil
 	}
-	return "", noSnapshot(native)
+	return place{}, noSnapshot(native)
 }
 
 // find returns a snapshot.
-func (p *pool) find(native string) (snap wire.Snap, err error) {
-	source, err := p.sourceOf(native)
-	if err != nil {
-		return snap, err
+func (p *pool) find(native string) (snap wire.Snap, l place, err error) {
+	if l, err = p.placeOf(native); err != nil {
+		return snap, l, err
 	}
-	err = p.with(source, false, func(image *rbd.Image) error {
-		snap, err = lookFor(image, source, native)
+	err = p.with(l.image, false, func(image *rbd.Image) error {
+		snap, err = lookFor(image, l.snap)
 		return err
 	})
 	if errno(err) == unix.ENOENT {
 		err = noSnapshot(native)
 	}
+	snap.Name, snap.Source = native, l.volume
+	return snap, l, err
+}
+
+// each calls do with the snapshots of an image that users see: not with those that belong to groups or mirrors, nor with
+// those that were removed and only clones need.
+func each(image *rbd.Image, do func(rbd.SnapInfo) error) error {
+	all, err := image.GetSnapshotNames()
+	if err != nil {
+		return err
+	}
+	for _, s := range all {
+		kind, err := image.GetSnapNamespaceType(s.Id)
+		if errno(err) == unix.ENOENT {
+			continue // it was removed meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		if kind != rbd.SnapNamespaceTypeUser {
+			continue
+		}
+		if err := do(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func lookFor(image *rbd.Image, name string) (snap wire.Snap, err error) {
+	found := false
+	err = each(image, func(s rbd.SnapInfo) error {
+		if found || s.Name != name {
+			return nil
+		}
+		found = true
+		created, err := image.GetSnapTimestamp(s.Id)
+		snap = wire.Snap{Name: name, Size: int64(s.Size), CreatedAt: at(created)}
+		return err
+	})
+	if err == nil && !found {
+		err = noSnapshot(name)
+	}
 	return snap, err
 }
 
-func lookFor(image *rbd.Image, source, native string) (snap wire.Snap, err error) {
-	all, err := image.GetSnapshotNames()
-	if err != nil {
-		return snap, err
+// listSnapshots returns the snapshots of an image, oldest first.
+func (p *pool) listSnapshots(r *wire.Request) (out wire.Response, err error) {
+	t := targetOf(r)
+	if _, err := p.ready(t); err != nil {
+		return out, err
 	}
-	for _, s := range all {
-		if s.Name != native {
-			continue
-		}
-		created, err := image.GetSnapTimestamp(s.Id)
-		return wire.Snap{Name: native, Source: source, Size: int64(s.Size), CreatedAt: at(created)}, err
-	}
-	return snap, noSnapshot(native)
+	return out, p.with(t.name, false, func(image *rbd.Image) error {
+		return each(image, func(s rbd.SnapInfo) error {
+			created, err := image.GetSnapTimestamp(s.Id)
+			if err != nil {
+				return err
+			}
+			protected, err := image.GetSnapshot(s.Name).IsProtected()
+			out.Snapshots = append(out.Snapshots, wire.Snap{
+				Name: s.Name, Size: int64(s.Size), CreatedAt: at(created), Protected: protected,
+			})
+			return err
+		})
+	})
 }
 
 func (p *pool) snapshot(r *wire.Request) (out wire.Response, err error) {
-	snap, err := p.find(r.Snapshot)
+	snap, _, err := p.find(r.Snapshot)
 	out.Snapshot = &snap
 	return out, err
 }
 
 func (p *pool) createSnapshot(r *wire.Request) (out wire.Response, err error) {
-	if !strings.HasPrefix(r.Snapshot, "snap-") || !driver.IsMade(r.Snapshot) {
+	if !validSnapshot(r.Snapshot) {
 		return out, noSnapshot(r.Snapshot)
 	}
 	out, err = p.snapshot(r)
 	if err == nil || reasonOf(err).Reason != wire.NotFound {
 		return out, err
 	}
-	if _, err := p.ready(r.Volume); err != nil {
+	t := targetOf(r)
+	if _, err := p.ready(t); err != nil {
 		return out, err
 	}
-	if err := p.SetOmap(index, map[string][]byte{r.Snapshot: []byte(r.Volume)}); err != nil {
-		return out, err
-	}
-	if err := p.with(r.Volume, true, func(image *rbd.Image) error {
-		_, err := image.CreateSnapshot(r.Snapshot)
+	l := place{volume: t.native, image: t.name, snap: cmp.Or(r.Snap, r.Snapshot)}
+	if err := p.with(t.name, true, func(image *rbd.Image) error {
+		// Without an entry, a snapshot of that name is somebody else's.
+		if _, err := lookFor(image, l.snap); err == nil {
+			return snapshotTaken(l.snap)
+		} else if reasonOf(err).Reason != wire.NotFound {
+			return err
+		}
+		if err := p.SetOmap(index, map[string][]byte{r.Snapshot: []byte(l.entry(r.Snapshot))}); err != nil {
+			return err
+		}
+		_, err := image.CreateSnapshot(l.snap)
+		if errno(err) == unix.EEXIST {
+			return errors.Join(snapshotTaken(l.snap), p.RmOmapKeys(index, []string{r.Snapshot}))
+		}
 		return err
 	}); err != nil {
 		return out, err
@@ -91,32 +182,41 @@ func (p *pool) createSnapshot(r *wire.Request) (out wire.Response, err error) {
 	return p.snapshot(r)
 }
 
+func snapshotTaken(name string) error {
+	return &wire.Error{Reason: wire.Conflict, Message: "the image has a snapshot " + name + " already"}
+}
+
 // deleteSnapshot removes a snapshot. If clones hang on it, Ceph keeps its data for them under another
 // name, in the trash of snapshots, and removes it with the last clone.
 func (p *pool) deleteSnapshot(r *wire.Request) (out wire.Response, err error) {
-	source, err := p.sourceOf(r.Snapshot)
+	l, err := p.placeOf(r.Snapshot)
 	if err != nil {
 		if reasonOf(err).Reason == wire.NotFound {
 			err = nil
 		}
 		return out, err
 	}
-	err = p.with(source, true, func(image *rbd.Image) error {
-		if _, err := lookFor(image, source, r.Snapshot); err != nil {
+	err = p.with(l.image, true, func(image *rbd.Image) error {
+		if _, err := lookFor(image, l.snap); err != nil {
 			return err
 		}
-		return image.GetSnapshot(r.Snapshot).Remove()
+		return image.GetSnapshot(l.snap).Remove()
 	})
+	if errno(err) == unix.EBUSY {
+		return out, &wire.Error{
+			Reason: wire.Conflict, Message: "the snapshot is protected, or in use by another program", Cause: err.Error(),
+		}
+	}
 	if err != nil && errno(err) != unix.ENOENT && reasonOf(err).Reason != wire.NotFound {
 		return out, err
 	}
-	out.Leftover = source // collecting does nothing unless it is deleted
+	out.Leftover = l.volume // collecting does nothing unless it is deleted
 	return out, p.RmOmapKeys(index, []string{r.Snapshot})
 }
 
 func (p *pool) cloneSnapshot(r *wire.Request) (wire.Response, error) {
-	return p.make(r.Volume, func() error {
-		snap, err := p.find(r.Snapshot)
+	return p.make(r, func() error {
+		snap, l, err := p.find(r.Snapshot)
 		if err != nil {
 			return err
 		}
@@ -126,7 +226,7 @@ func (p *pool) cloneSnapshot(r *wire.Request) (wire.Response, error) {
 		if err := options.SetUint64(rbd.ImageOptionCloneFormat, 2); err != nil {
 			return err
 		}
-		err = rbd.CloneImage(p.IOContext, snap.Source, snap.Name, p.IOContext, r.Volume, options)
+		err = rbd.CloneImage(p.IOContext, l.image, l.snap, p.IOContext, r.Volume, options)
 		if errno(err) == unix.ENOENT {
 			return noSnapshot(r.Snapshot) // it was deleted meanwhile
 		}

@@ -3,7 +3,7 @@
 package cephd
 
 import (
-	"strings"
+	"errors"
 
 	"github.com/ceph/go-ceph/rbd"
 	"golang.org/x/sys/unix"
@@ -13,17 +13,30 @@ import (
 )
 
 func (p *pool) volume(r *wire.Request) (out wire.Response, err error) {
-	image, err := p.ready(r.Volume)
+	image, err := p.ready(targetOf(r))
 	out.Volume = &image
 	return out, err
 }
 
-// make makes a volume of an image that do makes, unless it is there.
-func (p *pool) make(name string, do func() error) (out wire.Response, err error) {
-	if !strings.HasPrefix(name, "vol-") || !driver.IsMade(name) {
-		return out, noVolume(name)
+// make makes a volume of an image that do makes under the volume's native name, unless it is there.
+func (p *pool) make(r *wire.Request, do func() error) (out wire.Response, err error) {
+	t := targetOf(r)
+	if !t.valid() {
+		return out, noVolume(t.name)
 	}
-	image, err := p.look(name)
+	if t.chosen() {
+		image, err := p.look(t.name)
+		switch {
+		case err == nil && is(&image, t):
+			out.Volume = &image
+			return out, nil
+		case err == nil:
+			return out, taken(t.name)
+		case reasonOf(err).Reason != wire.NotFound:
+			return out, err
+		}
+	}
+	image, err := p.look(t.native)
 	switch {
 	case err == nil && image.State == wire.Ready:
 		out.Volume = &image
@@ -33,7 +46,7 @@ func (p *pool) make(name string, do func() error) (out wire.Response, err error)
 			Reason: wire.Conflict, Message: "a volume of that name was deleted, and its snapshots are still there",
 		}
 	case err == nil || reasonOf(err).Reason == wire.NotFound:
-		err = p.remove(name) // what an attempt has left
+		err = p.remove(t.native) // what an attempt has left
 	}
 	if err == nil {
 		err = do()
@@ -42,16 +55,35 @@ func (p *pool) make(name string, do func() error) (out wire.Response, err error)
 		err = &wire.Error{Reason: wire.Failed, Message: "the volume is being made by another process"}
 	}
 	if err == nil {
-		err = p.sign(name, wire.Ready, "")
+		err = p.complete(t)
 	}
 	if err != nil {
 		return out, err
 	}
-	return p.volume(&wire.Request{Volume: name})
+	return p.volume(r)
+}
+
+func taken(name string) error {
+	return &wire.Error{Reason: wire.Conflict, Message: "the pool has an image " + name + " already"}
+}
+
+// complete makes an image that was made under its native name a volume, under the name that users have chosen.
+func (p *pool) complete(t target) error {
+	if !t.chosen() {
+		return p.sign(t.native, t.native, wire.Ready, "")
+	}
+	if err := p.sign(t.native, t.name, wire.Ready, t.native); err != nil {
+		return err
+	}
+	err := rbd.GetImage(p.IOContext, t.native).Rename(t.name)
+	if errno(err) == unix.EEXIST {
+		return errors.Join(taken(t.name), p.remove(t.native))
+	}
+	return err
 }
 
 func (p *pool) createVolume(r *wire.Request) (wire.Response, error) {
-	return p.make(r.Volume, func() error {
+	return p.make(r, func() error {
 		options := rbd.NewRbdImageOptions()
 		defer options.Destroy()
 		return rbd.CreateImage(p.IOContext, r.Volume, uint64(r.Size), options)
@@ -59,9 +91,9 @@ func (p *pool) createVolume(r *wire.Request) (wire.Response, error) {
 }
 
 func (p *pool) expandVolume(r *wire.Request) (wire.Response, error) {
-	image, err := p.ready(r.Volume)
+	image, err := p.ready(targetOf(r))
 	if err == nil && image.Size < r.Size {
-		err = p.grow(r.Volume, r.Size)
+		err = p.grow(image.Name, r.Size)
 	}
 	if err != nil {
 		return wire.Response{}, err
@@ -77,30 +109,55 @@ func (p *pool) grow(name string, size int64) error {
 	})
 }
 
-// deleteVolume marks a volume as deleted. Leftover is its name if there is something to collect.
+// deleteVolume marks a volume as deleted. One with a chosen name gets its native name back, so that the other is free.
+// Leftover is the native name if there is something to collect.
 func (p *pool) deleteVolume(r *wire.Request) (out wire.Response, err error) {
-	if !strings.HasPrefix(r.Volume, "vol-") || !driver.IsMade(r.Volume) {
+	t := targetOf(r)
+	if !t.valid() {
 		return out, nil
 	}
-	image, err := p.look(r.Volume)
+	image, err := p.look(t.name)
+	if t.chosen() && (err == nil && !is(&image, t) || err != nil && reasonOf(err).Reason == wire.NotFound) {
+		t.name = t.native // it is deleted already, or was never complete
+		image, err = p.look(t.name)
+	}
 	if err != nil && reasonOf(err).Reason == wire.NotFound {
-		return out, p.remove(r.Volume) // an attempt to make it may have left something
+		return out, p.remove(t.native) // an attempt to make it may have left something
 	}
 	if err != nil {
 		return out, err
 	}
-	out.Leftover = r.Volume
+	out.Leftover = t.native
 	if image.State == wire.Deleted {
 		return out, nil
 	}
-	if err := p.watched(r.Volume); err != nil {
+	if err := p.watched(t.name); err != nil {
 		return out, err
 	}
-	parent, err := p.parent(r.Volume)
+	if t.chosen() {
+		if err := p.unkept(t.name); err != nil {
+			return out, err
+		}
+	}
+	parent, err := p.parent(t.name)
 	if err != nil {
 		return out, err
 	}
-	return out, p.sign(r.Volume, wire.Deleted, parent)
+	if err := p.sign(t.name, t.native, wire.Deleted, parent); err != nil || !t.chosen() {
+		return out, err
+	}
+	return out, rbd.GetImage(p.IOContext, t.name).Rename(t.native)
+}
+
+// unkept refuses an image that has snapshots: others may have made them, and count on them.
+func (p *pool) unkept(name string) error {
+	return p.with(name, false, func(image *rbd.Image) error {
+		return each(image, func(s rbd.SnapInfo) error {
+			return &wire.Error{
+				Reason: wire.Conflict, Message: "the image has snapshots, for example " + s.Name + "; delete them first",
+			}
+		})
+	})
 }
 
 // collect removes an image that is deleted, if nothing needs it, and then in the same way what it was

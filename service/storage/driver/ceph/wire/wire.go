@@ -5,7 +5,7 @@
 //	Hello            ->
 //	                 <-   Welcome, or an error in it
 //	Request, ...     ->
-//	                 <-   Response, ..., in any order
+//	                 <-   Response, ..., in any order; before some, responses with their progress
 //	end of input     ->   the helper ends
 //
 // Neither side trusts the lengths that the other sends: a frame has at most MaxFrame bytes.
@@ -90,15 +90,26 @@ const (
 	Snapshot       Op = "snapshot" // into Snapshot
 	DeleteSnapshot Op = "snap-rm"  // into Leftover the volume to collect, if there is one
 	CloneSnapshot  Op = "clone"    // Volume of Size from Snapshot, into Volume
+	ListSnapshots  Op = "snaps"    // of Volume, into Snapshots
+	Limit          Op = "limit"    // IOPS and BPS of Volume
+	Flatten        Op = "flatten"  // Volume
+	Shrink         Op = "shrink"   // Volume to Size, into Volume
+	Revert         Op = "revert"   // Volume to Snapshot
+	Move           Op = "move"     // Volume and Snapshots to the pool To
+	MoveBack       Op = "unmove"   // takes back what Move has begun
+	Used           Op = "used"     // of the images of Pool after After, into Images and Next
 )
 
 // Request asks a helper for something.
 type Request struct {
-	ID       uint64   `json:"id"`
-	Op       Op       `json:"op"`
-	Pool     string   `json:"pool,omitempty"`
-	Volume   string   `json:"volume,omitempty"`
-	Snapshot string   `json:"snapshot,omitempty"`
+	ID       uint64 `json:"id"`
+	Op       Op     `json:"op"`
+	Pool     string `json:"pool,omitempty"`
+	Volume   string `json:"volume,omitempty"`
+	Snapshot string `json:"snapshot,omitempty"`
+	// Image is the name of Volume for users of the cluster, if they have chosen it, and Snap that of Snapshot.
+	Image    string   `json:"image,omitempty"`
+	Snap     string   `json:"snap,omitempty"`
 	Size     int64    `json:"size,omitempty"` // bytes
 	After    string   `json:"after,omitempty"`
 	Address  string   `json:"address,omitempty"`
@@ -106,18 +117,26 @@ type Request struct {
 	OSD      int      `json:"osd,omitempty"` // number
 	In       *bool    `json:"in,omitempty"`
 	Weight   *float64 `json:"weight,omitempty"`
+	IOPS     *int64   `json:"iops,omitempty"`
+	BPS      *int64   `json:"bps,omitempty"`
+	To       string   `json:"to,omitempty"`
+	// Snapshots has the names of snapshots by those that users have chosen; of the others both are the same.
+	Snapshots map[string]string `json:"snapshots,omitempty"`
 }
 
 // Response answers a request.
 type Response struct {
-	ID       uint64                     `json:"id"`
-	Error    *Error                     `json:"error,omitempty"`
-	Volume   *Image                     `json:"volume,omitempty"`
-	Snapshot *Snap                      `json:"snapshot,omitempty"`
-	Images   []Image                    `json:"images,omitempty"`
-	Next     string                     `json:"next,omitempty"` // After of the next page; empty: that was the last one
-	Leftover string                     `json:"leftover,omitempty"`
-	Answers  map[string]json.RawMessage `json:"answers,omitempty"`
+	ID       uint64 `json:"id"`
+	Error    *Error `json:"error,omitempty"`
+	Volume   *Image `json:"volume,omitempty"`
+	Snapshot *Snap  `json:"snapshot,omitempty"`
+	// Progress is the part that is done, from 0 to 1. A response with it is not the last one.
+	Progress  *float64                   `json:"progress,omitempty"`
+	Snapshots []Snap                     `json:"snapshots,omitempty"`
+	Images    []Image                    `json:"images,omitempty"`
+	Next      string                     `json:"next,omitempty"` // After of the next page; empty: that was the last one
+	Leftover  string                     `json:"leftover,omitempty"`
+	Answers   map[string]json.RawMessage `json:"answers,omitempty"`
 }
 
 // State is how far an image of the gateway is.
@@ -125,7 +144,7 @@ type State string
 
 // The states.
 const (
-	Foreign  State = ""         // it is not the gateway's
+	Foreign  State = ""         // it is not the gateway's: it has neither a name nor a mark of its
 	Building State = "building" // it is not complete, and not there for callers
 	Ready    State = "ready"
 	Deleted  State = "deleted" // only its snapshots, or clones of them, are still there
@@ -140,6 +159,12 @@ type Image struct {
 	CreatedAt time.Time `json:"created_at,omitzero"`
 	Snapshots int       `json:"snapshots,omitempty"` // also those that only clones need
 	Parent    string    `json:"parent,omitempty"`    // of one that is Deleted: what it was cloned from
+	Volume    string    `json:"volume,omitempty"`    // of one that has a chosen name: the name of the volume that it is
+	Clone     bool      `json:"clone,omitempty"`
+	Of        string    `json:"of,omitempty"` // of a clone: POOL/IMAGE@SNAP
+	IOPS      int64     `json:"iops,omitempty"`
+	BPS       int64     `json:"bps,omitempty"`
+	Used      int64     `json:"used,omitempty"` // bytes, in answers to Used
 }
 
 // Snap is a snapshot of an RBD image.
@@ -147,6 +172,7 @@ type Snap struct {
 	Name      string    `json:"name"`
 	Source    string    `json:"source"` // its image
 	Size      int64     `json:"size"`   // bytes
+	Protected bool      `json:"protected,omitempty"`
 	CreatedAt time.Time `json:"created_at,omitzero"`
 }
 
