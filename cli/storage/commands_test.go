@@ -79,8 +79,18 @@ func examples() map[string]string {
 	onVolume := accepted + `{"volume_id":"` + volumeID + `","storage_class":"","namespace":"","pvc":""}}`
 	onSnapshot := accepted + `{"volume_id":"` + volumeID + `","snapshot_id":"` + snapshotID + `"}}`
 	onOSD := accepted + `{"cluster_id":"` + clusterID + `","osd_id":3}}`
+	image := `{"id":"` + volumeID + `","tenant_id":"acme","cluster_id":"` + clusterID + `","pool":"vms","name":"disk","size_bytes":4096,` +
+		`"used_bytes":null,"state":"available","health":"ok","parent":"vms/base@one","iops":500,"bps":0,"managed":true,"created_at":` + at + `}`
+	inPool := `"volume_id":"` + volumeID + `","cluster_id":"` + clusterID + `","pool":"vms","image":"disk"`
+	onImage := accepted + `{` + inPool + `}}`
+	ofImage := accepted + `{` + inPool + `,"snapshot_id":"` + snapshotID + `","snap":"before"}}`
 	return map[string]string{
-		"MarkOSDOut": onOSD, "MarkOSDIn": onOSD, "ReweightOSD": onOSD,
+		"ListRBDImages": "[" + image + "]", "CreateRBDImage": onImage, "DeleteRBDImage": onImage, "CloneRBDImage": onImage,
+		"FlattenRBDImage": onImage, "MigrateRBDImage": onImage, "SetRBDQoS": onImage, "ResizeRBDImage": onImage,
+		"RollbackRBDImage": onImage, "CreateRBDSnapshot": ofImage, "DeleteRBDSnapshot": ofImage,
+		"ListRBDSnapshots": `[{"id":"","name":"before","size_bytes":4096,"protected":false,"created_at":null}]`,
+		"RefreshRBDUsage":  accepted + `{"cluster_ids":["` + clusterID + `"]}}`,
+		"MarkOSDOut":       onOSD, "MarkOSDIn": onOSD, "ReweightOSD": onOSD,
 		"ListBackends": "[" + backend + "]", "GetBackend": backend, "CreateBackend": backend,
 		"CordonBackend": backend, "UncordonBackend": backend,
 		"DiscoverBackend": `{"state":"succeeded","summary":{"backend_id":"` + backendID + `","cluster_id":"` + clusterID +
@@ -161,6 +171,20 @@ func commandLines() map[string]string {
 		"snapshot restore before":                                                    "ListSnapshots RestoreSnapshot GetJob GetVolume",
 		"snapshot restore before --name n --size 2G":                                 "ListSnapshots RestoreSnapshot GetJob GetVolume",
 		"snapshot delete before --force --yes":                                       "ListSnapshots DeleteSnapshot GetJob GetJob",
+		"snapshot restore before --in-place --yes":                                   "ListSnapshots RestoreSnapshot GetJob GetVolume",
+		"image list --pool vms --tenant acme --cluster local":                        "ListRBDImages",
+		"image create vms/disk --size 1GiB --cluster local --tenant acme":            "CreateRBDImage GetJob GetVolume",
+		"image clone vms/disk@before disk-2":                                         "CloneRBDImage GetJob GetVolume",
+		"image flatten vms/disk":                                                     "FlattenRBDImage GetJob GetVolume",
+		"image qos vms/disk --iops 0 --bps 1MiB":                                     "SetRBDQoS GetJob GetVolume",
+		"image resize vms/disk --size 1GiB --allow-shrink":                           "ResizeRBDImage GetJob GetVolume",
+		"image migrate vms/disk fast --no-wait":                                      "MigrateRBDImage GetJob",
+		"image delete vms/disk --yes":                                                "DeleteRBDImage GetJob GetJob",
+		"image usage --cluster local":                                                "RefreshRBDUsage GetJob GetJob",
+		"image snapshots vms/disk --cluster local":                                   "ListRBDSnapshots",
+		"image snapshot vms/disk@before":                                             "CreateRBDSnapshot GetJob GetJob",
+		"image rollback vms/disk@before --yes":                                       "RollbackRBDImage GetJob GetJob",
+		"image delete-snapshot vms/disk@before --yes":                                "DeleteRBDSnapshot GetJob GetJob",
 		"job list --state failed --kind volume.create --about v --tenant acme":       "ListJobs",
 		"job show " + jobID[:30]:                                                     "ListJobs GetJob",
 		"job wait " + jobID:                                                          "GetJob GetJob",
@@ -410,19 +434,25 @@ func TestWrongUseIsRefusedBeforeAnythingIsSent(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
 	for line, want := range map[string]string{
-		"volume create data":             "--size is missing",
-		"volume create data --size 1.5G": "must be a size",
-		"volume create data --size 0":    "must be a size",
-		"volume expand data":             "--size is missing",
-		"volume list --state=":           "--state is empty",
-		"volume list --limit 0":          "--limit must be at least 1",
-		"volume delete data":             "--yes",
-		"snapshot delete before":         "--yes",
-		"snapshot clone before":          "NAME is missing",
-		"policy set p --kind block":      "--backend is missing",
-		"backend create e":               "--type is missing",
-		"audit acknowledge 7":            "note",
-		"volum list":                     "did you mean volume",
+		"volume create data":                                "--size is missing",
+		"volume create data --size 1.5G":                    "must be a size",
+		"volume create data --size 0":                       "must be a size",
+		"volume expand data":                                "--size is missing",
+		"volume list --state=":                              "--state is empty",
+		"volume list --limit 0":                             "--limit must be at least 1",
+		"volume delete data":                                "--yes",
+		"snapshot delete before":                            "--yes",
+		"snapshot clone before":                             "NAME is missing",
+		"policy set p --kind block":                         "--backend is missing",
+		"backend create e":                                  "--type is missing",
+		"audit acknowledge 7":                               "note",
+		"volum list":                                        "did you mean volume",
+		"image create disk --size 1":                        "write POOL/IMAGE",
+		"image create a/b/c --size 1":                       "write POOL/IMAGE",
+		"image snapshot vms/disk":                           "write POOL/IMAGE@SNAP",
+		"image rollback vms/disk@before":                    "--yes",
+		"image qos vms/disk":                                "iops",
+		"snapshot restore before --in-place --name n --yes": "in-place",
 	} {
 		code, _, errOut := clitest.Run(t, t.TempDir(), "", append([]string{"storage", "--server", s.URL, "--token", "t"}, strings.Fields(line)...)...)
 		if code != 2 || !strings.Contains(errOut, want) {

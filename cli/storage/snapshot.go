@@ -106,21 +106,36 @@ func (s commands) snapshotClone() *cobra.Command {
 func (s commands) snapshotRestore() *cobra.Command {
 	var key func() *string
 	var name string
+	var inPlace, yes bool
 	capacity := input.Bytes()
 	cmd := s.Command(verb.Verb{
-		Use: "restore SNAPSHOT", Short: "Bring back what a snapshot holds, as a new volume",
-		Long: `Bring back what a snapshot holds, as a new volume. The volume that the snapshot is of stays as it is.`,
+		Use: "restore SNAPSHOT", Short: "Bring back what a snapshot holds, as a new volume or in place",
+		Long: `Bring back what a snapshot holds, as a new volume. The volume that the snapshot is of stays as it is.
+
+With --in-place, that volume is put back instead, and what was written to it since is lost. This takes a backend that can
+do it, such as Ceph, an admin, and that no client has the volume open.`,
 		Example: "  mainstay storage snapshot restore before\n" +
-			"  mainstay storage snapshot restore before --name data-of-yesterday",
+			"  mainstay storage snapshot restore before --name data-of-yesterday\n" +
+			"  mainstay storage snapshot restore before --in-place --yes",
 	}, func(ctx context.Context, c *call) error {
-		r, err := c.API.RestoreSnapshot(ctx, c.Args[0], &storageapi.RestoreSnapshotParams{IdempotencyKey: key()},
-			storageapi.RestoreSpec{Name: verb.Given(c, "name", name), SizeBytes: verb.Given(c, "size", int64(capacity.Count))})
+		spec := storageapi.RestoreSpec{Name: verb.Given(c, "name", name), SizeBytes: verb.Given(c, "size", int64(capacity.Count))}
+		if inPlace {
+			if err := c.Confirm("Put the volume back to "+c.Typed[0]+", and lose what was written since?", yes); err != nil {
+				return err
+			}
+			spec.InPlace, spec.Confirm = new(true), new(true)
+		}
+		r, err := c.API.RestoreSnapshot(ctx, c.Args[0], &storageapi.RestoreSnapshotParams{IdempotencyKey: key()}, spec)
 		return await(ctx, c, "Restoring the snapshot "+c.Typed[0], r, err, func(b begun) error {
 			return volumeDone(ctx, c, b.Resource.VolumeID, "Restored to the volume %s of %s.")
 		})
 	})
 	cmd.Flags().StringVar(&name, "name", "", "name of the new volume; default: restore-, the volume's name and the time")
 	cmd.Flags().Var(&capacity, "size", "size, at least that of the snapshot, which it is by default: 500M, 20GiB")
+	cmd.Flags().BoolVar(&inPlace, "in-place", false, "put the snapshot's own volume back")
+	cmd.MarkFlagsMutuallyExclusive("in-place", "name")
+	cmd.MarkFlagsMutuallyExclusive("in-place", "size")
+	verb.YesFlag(cmd, &yes)
 	key = jobFlags(cmd)
 	return cmd
 }

@@ -5,7 +5,7 @@
 //	account.go   logging in
 //	backend.go   storage systems; cluster.go: what they consist of
 //	policy.go    how volumes are made; tenant.go: who has them, and how many
-//	volume.go    volumes; snapshot.go: their snapshots, and volumes made of these
+//	volume.go    volumes; snapshot.go: their snapshots, and volumes made of these; image.go: images by names of one's own
 //	job.go       work that takes long: wait for it, follow it, cancel it; maintenance.go: start none of it
 //	alert.go     what needs attention; capacity.go: how full clusters are, and were
 //	audit.go     the audit log; version.go: which version runs, and whether it can work
@@ -73,7 +73,7 @@ directory.`
 	s := commands{verb.NewSession(env, &api)}
 	s.AddFlags(cmd)
 	cmd.AddCommand(
-		s.volumes(), s.snapshots(), s.policies(), s.tenants(), s.backends(), s.clusters(), s.nodes(), s.osds(), s.pools(),
+		s.volumes(), s.snapshots(), s.images(), s.policies(), s.tenants(), s.backends(), s.clusters(), s.nodes(), s.osds(), s.pools(),
 		s.jobs(), s.alerts(), s.capacity(), s.maintenance(), s.audit(), s.version(), s.health(),
 	)
 	s.Complete(cmd)
@@ -103,6 +103,13 @@ var kinds = map[string]*verb.Kind[*storageapi.Client]{
 		Object: verb.As(&Service, func(s storageapi.Snapshot) verb.Object {
 			return verb.Object{ID: s.Id, Name: s.Name, Owner: "of the volume " + s.VolumeId}
 		}),
+	},
+	"IMAGE": {
+		What: "image", Listed: "mainstay storage image list", AsTyped: true,
+		List: func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
+			return c.API.ListRBDImages(ctx, &storageapi.ListRBDImagesParams{Limit: p.Limit, Cursor: p.Cursor})
+		},
+		Object: verb.As(&Service, func(i storageapi.RBDImage) verb.Object { return verb.Object{Name: i.Pool + "/" + i.Name} }),
 	},
 	"BACKEND": {
 		What: "backend", Listed: "mainstay storage backend list", Flags: []string{"backend"},

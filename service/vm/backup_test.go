@@ -289,7 +289,8 @@ func TestWhatFailedBackupsHaveLeftCountsForTheQuota(t *testing.T) {
 				t.Errorf("%+v", b)
 			}
 		}
-		if used() < quota || refused < 3 || taken() < quota || taken() > quota+48<<20 {
+		// What counts may be more than what is there: a pack whose writing was broken off counts, too.
+		if used() < quota || refused < 3 || taken() > quota+48<<20 {
 			t.Errorf("%d bytes used, %d backups refused; the repository has %d bytes", used(), refused, taken())
 		}
 		// A backup that is deleted, and a restart of the service, change nothing.
