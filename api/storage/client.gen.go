@@ -186,6 +186,19 @@ func (c *Client) GetClusterHealth(ctx context.Context, id ClusterID, editors ...
 	return c.Send(ctx, rest.To("GET", "/clusters/{id}/health").Path("id", id), editors)
 }
 
+// ListEvents What happened lately, newest first: changes, jobs and alerts
+func (c *Client) ListEvents(ctx context.Context, params *ListEventsParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/events")
+	if params != nil {
+		out.Query("type", params.Type)
+		out.Query("tenant", params.Tenant)
+		out.Query("resource", params.Resource)
+		out.Query("limit", params.Limit)
+		out.Query("cursor", params.Cursor)
+	}
+	return c.Send(ctx, out, editors)
+}
+
 // ListJobs The jobs that the caller may see, newest first
 func (c *Client) ListJobs(ctx context.Context, params *ListJobsParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("GET", "/jobs")
@@ -241,6 +254,18 @@ func (c *Client) SetMaintenance(ctx context.Context, body SetMaintenanceJSONRequ
 // SetMaintenanceWithBody Start no more jobs, or go on
 func (c *Client) SetMaintenanceWithBody(ctx context.Context, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("POST", "/maintenance").Body(contentType, body), editors)
+}
+
+// ListCephMetrics Selected numbers of the Ceph clusters, by name
+func (c *Client) ListCephMetrics(ctx context.Context, params *ListCephMetricsParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/metrics/ceph")
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+		out.Query("prefix", params.Prefix)
+		out.Query("limit", params.Limit)
+		out.Query("cursor", params.Cursor)
+	}
+	return c.Send(ctx, out, editors)
 }
 
 // GetCapacityHistory Capacity and health over time
@@ -717,6 +742,11 @@ func (c *Client) PutTenantWithBody(ctx context.Context, name TenantName, content
 	return c.Send(ctx, rest.To("PUT", "/tenants/{name}").Path("name", name).Body(contentType, body), editors)
 }
 
+// GetUpgradePreflight Whether this is a good time to replace the gateway by a newer version
+func (c *Client) GetUpgradePreflight(ctx context.Context, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/upgrade/preflight"), editors)
+}
+
 // ListVolumes The volumes that the caller may see, newest first
 func (c *Client) ListVolumes(ctx context.Context, params *ListVolumesParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("GET", "/volumes")
@@ -766,6 +796,16 @@ func (c *Client) DeleteVolume(ctx context.Context, id VolumeID, params *DeleteVo
 // GetVolume One volume
 func (c *Client) GetVolume(ctx context.Context, id VolumeID, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("GET", "/volumes/{id}").Path("id", id), editors)
+}
+
+// ListVolumeEvents What happened to a volume, newest first
+func (c *Client) ListVolumeEvents(ctx context.Context, id VolumeID, params *ListVolumeEventsParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/volumes/{id}/events").Path("id", id)
+	if params != nil {
+		out.Query("limit", params.Limit)
+		out.Query("cursor", params.Cursor)
+	}
+	return c.Send(ctx, out, editors)
 }
 
 // ExpandVolume Make a volume larger

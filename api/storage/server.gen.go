@@ -88,6 +88,13 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 	mux.HandleFunc("GET "+base+"/clusters/{id}/health", rest.Serve(fail, func(in *rest.Input, q *GetClusterHealthRequestObject) {
 		in.Path("id", &q.Id)
 	}, s.GetClusterHealth, GetClusterHealthResponseObject.VisitGetClusterHealthResponse))
+	mux.HandleFunc("GET "+base+"/events", rest.Serve(fail, func(in *rest.Input, q *ListEventsRequestObject) {
+		in.Query("type", false, &q.Params.Type)
+		in.Query("tenant", false, &q.Params.Tenant)
+		in.Query("resource", false, &q.Params.Resource)
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListEvents, ListEventsResponseObject.VisitListEventsResponse))
 	mux.HandleFunc("GET "+base+"/jobs", rest.Serve(fail, func(in *rest.Input, q *ListJobsRequestObject) {
 		in.Query("state", false, &q.Params.State)
 		in.Query("kind", false, &q.Params.Kind)
@@ -109,6 +116,12 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 	mux.HandleFunc("POST "+base+"/maintenance", rest.Serve(fail, func(in *rest.Input, q *SetMaintenanceRequestObject) {
 		q.Body = rest.JSON[SetMaintenanceJSONRequestBody](in, true)
 	}, s.SetMaintenance, SetMaintenanceResponseObject.VisitSetMaintenanceResponse))
+	mux.HandleFunc("GET "+base+"/metrics/ceph", rest.Serve(fail, func(in *rest.Input, q *ListCephMetricsRequestObject) {
+		in.Query("cluster", false, &q.Params.Cluster)
+		in.Query("prefix", false, &q.Params.Prefix)
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListCephMetrics, ListCephMetricsResponseObject.VisitListCephMetricsResponse))
 	mux.HandleFunc("GET "+base+"/metrics/history", rest.Serve(fail, func(in *rest.Input, q *GetCapacityHistoryRequestObject) {
 		in.Query("cluster", false, &q.Params.Cluster)
 		in.Query("since", false, &q.Params.Since)
@@ -298,6 +311,8 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Path("name", &q.Name)
 		q.Body = rest.JSON[PutTenantJSONRequestBody](in, true)
 	}, s.PutTenant, PutTenantResponseObject.VisitPutTenantResponse))
+	mux.HandleFunc("GET "+base+"/upgrade/preflight", rest.Serve(fail, func(_ *rest.Input, _ *GetUpgradePreflightRequestObject) {
+	}, s.GetUpgradePreflight, GetUpgradePreflightResponseObject.VisitGetUpgradePreflightResponse))
 	mux.HandleFunc("GET "+base+"/volumes", rest.Serve(fail, func(in *rest.Input, q *ListVolumesRequestObject) {
 		in.Query("state", false, &q.Params.State)
 		in.Query("tenant", false, &q.Params.Tenant)
@@ -322,6 +337,11 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 	mux.HandleFunc("GET "+base+"/volumes/{id}", rest.Serve(fail, func(in *rest.Input, q *GetVolumeRequestObject) {
 		in.Path("id", &q.Id)
 	}, s.GetVolume, GetVolumeResponseObject.VisitGetVolumeResponse))
+	mux.HandleFunc("GET "+base+"/volumes/{id}/events", rest.Serve(fail, func(in *rest.Input, q *ListVolumeEventsRequestObject) {
+		in.Path("id", &q.Id)
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListVolumeEvents, ListVolumeEventsResponseObject.VisitListVolumeEventsResponse))
 	mux.HandleFunc("POST "+base+"/volumes/{id}/expand", rest.Serve(fail, func(in *rest.Input, q *ExpandVolumeRequestObject) {
 		in.Path("id", &q.Id)
 		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
@@ -645,6 +665,29 @@ func (r GetClusterHealth200JSONResponse) VisitGetClusterHealthResponse(w http.Re
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
+// ListEventsRequestObject is a request of ListEvents.
+type ListEventsRequestObject struct {
+	Params ListEventsParams
+}
+
+// ListEventsResponseObject is an answer of ListEvents.
+type ListEventsResponseObject interface {
+	VisitListEventsResponse(w http.ResponseWriter) error
+}
+
+type ListEvents200ResponseHeaders struct {
+	Link *string
+}
+
+type ListEvents200JSONResponse struct {
+	Body    []Event
+	Headers ListEvents200ResponseHeaders
+}
+
+func (r ListEvents200JSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
+}
+
 // ListJobsRequestObject is a request of ListJobs.
 type ListJobsRequestObject struct {
 	Params ListJobsParams
@@ -731,6 +774,29 @@ type SetMaintenance200JSONResponse Maintenance
 
 func (r SetMaintenance200JSONResponse) VisitSetMaintenanceResponse(w http.ResponseWriter) error {
 	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ListCephMetricsRequestObject is a request of ListCephMetrics.
+type ListCephMetricsRequestObject struct {
+	Params ListCephMetricsParams
+}
+
+// ListCephMetricsResponseObject is an answer of ListCephMetrics.
+type ListCephMetricsResponseObject interface {
+	VisitListCephMetricsResponse(w http.ResponseWriter) error
+}
+
+type ListCephMetrics200ResponseHeaders struct {
+	Link *string
+}
+
+type ListCephMetrics200JSONResponse struct {
+	Body    []Sample
+	Headers ListCephMetrics200ResponseHeaders
+}
+
+func (r ListCephMetrics200JSONResponse) VisitListCephMetricsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
 // GetCapacityHistoryRequestObject is a request of GetCapacityHistory.
@@ -1378,6 +1444,21 @@ func (r PutTenant200JSONResponse) VisitPutTenantResponse(w http.ResponseWriter) 
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
+// GetUpgradePreflightRequestObject is a request of GetUpgradePreflight.
+type GetUpgradePreflightRequestObject struct {
+}
+
+// GetUpgradePreflightResponseObject is an answer of GetUpgradePreflight.
+type GetUpgradePreflightResponseObject interface {
+	VisitGetUpgradePreflightResponse(w http.ResponseWriter) error
+}
+
+type GetUpgradePreflight200JSONResponse Preflight
+
+func (r GetUpgradePreflight200JSONResponse) VisitGetUpgradePreflightResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
 // ListVolumesRequestObject is a request of ListVolumes.
 type ListVolumesRequestObject struct {
 	Params ListVolumesParams
@@ -1449,6 +1530,30 @@ type GetVolume200JSONResponse Volume
 
 func (r GetVolume200JSONResponse) VisitGetVolumeResponse(w http.ResponseWriter) error {
 	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ListVolumeEventsRequestObject is a request of ListVolumeEvents.
+type ListVolumeEventsRequestObject struct {
+	Id     VolumeID
+	Params ListVolumeEventsParams
+}
+
+// ListVolumeEventsResponseObject is an answer of ListVolumeEvents.
+type ListVolumeEventsResponseObject interface {
+	VisitListVolumeEventsResponse(w http.ResponseWriter) error
+}
+
+type ListVolumeEvents200ResponseHeaders struct {
+	Link *string
+}
+
+type ListVolumeEvents200JSONResponse struct {
+	Body    []Event
+	Headers ListVolumeEvents200ResponseHeaders
+}
+
+func (r ListVolumeEvents200JSONResponse) VisitListVolumeEventsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
 // ExpandVolumeRequestObject is a request of ExpandVolume.
@@ -1565,6 +1670,9 @@ type Server interface {
 	// GetClusterHealth How a cluster is
 	// (GET /clusters/{id}/health)
 	GetClusterHealth(context.Context, GetClusterHealthRequestObject) (GetClusterHealthResponseObject, error)
+	// ListEvents What happened lately, newest first: changes, jobs and alerts
+	// (GET /events)
+	ListEvents(context.Context, ListEventsRequestObject) (ListEventsResponseObject, error)
 	// ListJobs The jobs that the caller may see, newest first
 	// (GET /jobs)
 	ListJobs(context.Context, ListJobsRequestObject) (ListJobsResponseObject, error)
@@ -1580,6 +1688,9 @@ type Server interface {
 	// SetMaintenance Start no more jobs, or go on
 	// (POST /maintenance)
 	SetMaintenance(context.Context, SetMaintenanceRequestObject) (SetMaintenanceResponseObject, error)
+	// ListCephMetrics Selected numbers of the Ceph clusters, by name
+	// (GET /metrics/ceph)
+	ListCephMetrics(context.Context, ListCephMetricsRequestObject) (ListCephMetricsResponseObject, error)
 	// GetCapacityHistory Capacity and health over time
 	// (GET /metrics/history)
 	GetCapacityHistory(context.Context, GetCapacityHistoryRequestObject) (GetCapacityHistoryResponseObject, error)
@@ -1682,6 +1793,9 @@ type Server interface {
 	// PutTenant Add a tenant, or replace its description and quota
 	// (PUT /tenants/{name})
 	PutTenant(context.Context, PutTenantRequestObject) (PutTenantResponseObject, error)
+	// GetUpgradePreflight Whether this is a good time to replace the gateway by a newer version
+	// (GET /upgrade/preflight)
+	GetUpgradePreflight(context.Context, GetUpgradePreflightRequestObject) (GetUpgradePreflightResponseObject, error)
 	// ListVolumes The volumes that the caller may see, newest first
 	// (GET /volumes)
 	ListVolumes(context.Context, ListVolumesRequestObject) (ListVolumesResponseObject, error)
@@ -1694,6 +1808,9 @@ type Server interface {
 	// GetVolume One volume
 	// (GET /volumes/{id})
 	GetVolume(context.Context, GetVolumeRequestObject) (GetVolumeResponseObject, error)
+	// ListVolumeEvents What happened to a volume, newest first
+	// (GET /volumes/{id}/events)
+	ListVolumeEvents(context.Context, ListVolumeEventsRequestObject) (ListVolumeEventsResponseObject, error)
 	// ExpandVolume Make a volume larger
 	// (POST /volumes/{id}/expand)
 	ExpandVolume(context.Context, ExpandVolumeRequestObject) (ExpandVolumeResponseObject, error)

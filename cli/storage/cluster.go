@@ -17,7 +17,7 @@ import (
 func (s commands) clusters() *cobra.Command {
 	cmd := verb.Group("cluster", "What the backends are: capacity, health, capabilities",
 		"  mainstay storage cluster list\n  mainstay storage cluster health local", "clusters")
-	cmd.AddCommand(s.clusterList(), s.clusterHealth(), s.clusterCapabilities())
+	cmd.AddCommand(s.clusterList(), s.clusterHealth(), s.clusterCapabilities(), s.clusterMetrics())
 	return cmd
 }
 

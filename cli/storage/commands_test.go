@@ -79,6 +79,8 @@ func examples() map[string]string {
 	onVolume := accepted + `{"volume_id":"` + volumeID + `","storage_class":"","namespace":"","pvc":""}}`
 	onSnapshot := accepted + `{"volume_id":"` + volumeID + `","snapshot_id":"` + snapshotID + `"}}`
 	onOSD := accepted + `{"cluster_id":"` + clusterID + `","osd_id":3}}`
+	event := `[{"id":"audit-1","at":` + at + `,"type":"audit","kind":"volume.create","message":"data","actor":"ada","tenant_id":"acme",` +
+		`"resource_type":"volume","resource_id":"` + volumeID + `"}]`
 	image := `{"id":"` + volumeID + `","tenant_id":"acme","cluster_id":"` + clusterID + `","pool":"vms","name":"disk","size_bytes":4096,` +
 		`"used_bytes":null,"state":"available","health":"ok","parent":"vms/base@one","iops":500,"bps":0,"managed":true,"created_at":` + at + `}`
 	inPool := `"volume_id":"` + volumeID + `","cluster_id":"` + clusterID + `","pool":"vms","image":"disk"`
@@ -115,6 +117,9 @@ func examples() map[string]string {
 		"EvaluateAlerts": `{"evaluated":11,"open_alerts":1}`, "GetMaintenance": maintenance, "SetMaintenance": maintenance,
 		"GetSummary": `{"raw_capacity_bytes":4,"used_capacity_bytes":1,"available_capacity_bytes":3,"clusters":1,"pools":1,"volumes":1,` +
 			`"forecasts":[]}`,
+		"ListEvents": event, "ListVolumeEvents": event,
+		"GetUpgradePreflight": `{"ready":true,"checks":[{"name":"jobs","ok":true,"detail":"none"}],"blockers":[]}`,
+		"ListCephMetrics":     `[{"name":"ceph_osd_up","value":1,"labels":{"cluster":"prod","ceph_daemon":"osd.0"}}]`,
 		"GetCapacityHistory": `{"now":` + at + `,"from":` + at + `,"to":` + at + `,"step_seconds":60,"points":[{"at":` + at +
 			`,"raw_capacity_bytes":4,"used_capacity_bytes":1,"health":"ok"}]}`,
 		"ListAudit": `[{"seq":1,"time":` + at + `,"actor":"ada","action":"volume.create","target":"v","tenant":"","result":"ok","message":""}]`,
@@ -199,11 +204,15 @@ func commandLines() map[string]string {
 		"alert resolve quota_near-acme:volumes-1":                        "ListAlerts ResolveAlert",
 		"capacity show --cluster local":                                  "GetSummary",
 		"capacity history --cluster local --since 1h --points 60":        "GetCapacityHistory",
-		"maintenance show":                "GetMaintenance",
-		"maintenance pause":               "SetMaintenance",
-		"maintenance resume":              "SetMaintenance",
-		"audit verify":                    "VerifyAudit",
-		"audit acknowledge 7 --note read": "AcknowledgeAudit",
+		"event list --type job --tenant acme --about x":                  "ListEvents",
+		"volume events data":                                             "ListVolumes ListVolumeEvents",
+		"preflight":                                                      "GetUpgradePreflight",
+		"cluster metrics --prefix ceph --cluster prod":                   "ListCephMetrics",
+		"maintenance show":                                               "GetMaintenance",
+		"maintenance pause":                                              "SetMaintenance",
+		"maintenance resume":                                             "SetMaintenance",
+		"audit verify":                                                   "VerifyAudit",
+		"audit acknowledge 7 --note read":                                "AcknowledgeAudit",
 	}
 }
 

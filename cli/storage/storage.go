@@ -8,6 +8,7 @@
 //	volume.go    volumes; snapshot.go: their snapshots, and volumes made of these; image.go: images by names of one's own
 //	job.go       work that takes long: wait for it, follow it, cancel it; maintenance.go: start none of it
 //	alert.go     what needs attention; capacity.go: how full clusters are, and were
+//	event.go     what happened, and whether an upgrade can begin
 //	audit.go     the audit log; version.go: which version runs, and whether it can work
 //
 // Volumes, snapshots and backends are named by their name or ID. Policies and tenants have only names.
@@ -74,7 +75,7 @@ directory.`
 	s.AddFlags(cmd)
 	cmd.AddCommand(
 		s.volumes(), s.snapshots(), s.images(), s.policies(), s.tenants(), s.backends(), s.clusters(), s.nodes(), s.osds(), s.pools(),
-		s.jobs(), s.alerts(), s.capacity(), s.maintenance(), s.audit(), s.version(), s.health(),
+		s.jobs(), s.alerts(), s.capacity(), s.maintenance(), s.events(), s.audit(), s.preflight(), s.version(), s.health(),
 	)
 	s.Complete(cmd)
 	return cmd

@@ -11,11 +11,8 @@ import (
 	"github.com/mainstay-infra/mainstay/service/storage/record"
 )
 
-// The types of backends that there are drivers for.
-const (
-	typeNFS  = "nfs"
-	typeCeph = "ceph"
-)
+// typeNFS is the type of backends that are folders of this host.
+const typeNFS = "nfs"
 
 // cephCluster says how a Ceph cluster is reached.
 type cephCluster struct {
@@ -79,7 +76,7 @@ func (s *Service) check(b record.Backend) error {
 	case typeNFS:
 		_, known = s.folders[b.ConnectionRef]
 		setting = "directories"
-	case typeCeph:
+	case record.TypeCeph:
 		_, known = s.ceph[b.ConnectionRef]
 		setting = "ceph-clusters"
 	default:
@@ -100,7 +97,7 @@ func (s *Service) connect(ctx context.Context, b record.Backend) (driver.Driver,
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return nil, err
 	}
-	if b.Type == typeCeph {
+	if b.Type == record.TypeCeph {
 		return s.openCeph(s.ceph[b.ConnectionRef], c.NativeID)
 	}
 	return openDirectory(s.folders[b.ConnectionRef], c.NativeID)

@@ -141,6 +141,7 @@ func takeTour(tr *tour) {
 	if body := tr.ok("WatchJob", "/jobs/"+all[0].Id+"/watch", nil, 200).Body; !strings.Contains(body, `"succeeded"`) {
 		tr.Errorf("%s", body)
 	}
+	tr.happened(volume)
 	tr.paused()
 	tr.ok("ListAudit", "/audit?q=acme", nil, 200)
 	tr.ok("VerifyAudit", "/audit/verify", nil, 200)
@@ -148,6 +149,42 @@ func takeTour(tr *tour) {
 	tr.breakAudit()
 	v := contracttest.As[storageapi.AuditVerification](tr.ok("VerifyAudit", "/audit/verify", nil, 200))
 	tr.ok("AcknowledgeAudit", "/audit/acknowledge", object{"through": v.Breaks[0].Recorded, "note": "tested"}, 204)
+}
+
+// happened checks the events about a volume of the tenant acme that is deleted, and of everything else.
+func (tr *tour) happened(volume string) {
+	tr.Helper()
+	var kinds []string
+	for _, e := range contracttest.As[[]storageapi.Event](tr.ok("ListVolumeEvents", "/volumes/"+volume+"/events?limit=1000", nil, 200)) {
+		if e.ResourceId != volume || e.TenantId != "acme" || e.ResourceType != "volume" || e.Actor != "ada" {
+			tr.Errorf("%+v", e)
+		}
+		kinds = append(kinds, e.Kind)
+	}
+	want := []string{
+		"job.succeeded", "volume.delete", "job.succeeded", "volume.expand", "job.succeeded", "volume.create",
+	}
+	if !slices.Equal(kinds, want) {
+		tr.Errorf("%v, want %v", kinds, want)
+	}
+	tr.call("GET", "/volumes/none/events", tr.admin, nil).Refused(404, "NOT_FOUND", "")
+	all := contracttest.As[[]storageapi.Event](tr.ok("ListEvents", "/events?limit=1000", nil, 200))
+	types := map[storageapi.EventType]int{}
+	for i, e := range all {
+		if types[e.Type]++; i > 0 && e.At.After(all[i-1].At) {
+			tr.Errorf("%+v is listed after %+v", e, all[i-1])
+		}
+	}
+	if types["audit"] == 0 || types["job"] != 7 || types["alert"] < 2 {
+		tr.Errorf("%v", types)
+	}
+	p := contracttest.As[storageapi.Preflight](tr.ok("GetUpgradePreflight", "/upgrade/preflight", nil, 200))
+	if p.Ready || len(p.Checks) != 4 || len(p.Blockers) != 1 || !strings.Contains(p.Blockers[0], "second") {
+		tr.Errorf("%+v", p)
+	}
+	if a := tr.ok("ListCephMetrics", "/metrics/ceph?prefix=ceph_&cluster=local", nil, 200); strings.TrimSpace(a.Body) != "[]" {
+		tr.Errorf("%s", a.Body)
+	}
 }
 
 // breakAudit changes the audit log behind the service's back.

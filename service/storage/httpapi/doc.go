@@ -7,6 +7,9 @@
 //	backends.go   backends, clusters, pools, OSDs
 //	volumes.go    volumes
 //	snapshots.go  snapshots and clones
+//	images.go     images in Ceph clusters
+//	events.go     what happened
+//	operations.go preflight of upgrades, numbers of Ceph clusters
 //	policies.go   policies and tenants
 //	jobs.go       jobs
 //	audit.go      the audit log

@@ -245,7 +245,9 @@ func (a *API) ListRBDSnapshots(
 		return nil, err
 	}
 	out, link, err := list.Rows(ctx, req.Params.Limit, req.Params.Cursor, 100,
-		func(after string, limit int) ([]driver.ImageSnapshot, error) { return snapshotsAfter(all, after, limit), nil },
+		func(after string, limit int) ([]driver.ImageSnapshot, error) {
+			return snapshotsAfter(all, after, limit), nil
+		},
 		func(s driver.ImageSnapshot) string { return s.Name },
 		func(s driver.ImageSnapshot) storageapi.RBDSnapshot {
 			return storageapi.RBDSnapshot{

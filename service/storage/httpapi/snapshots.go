@@ -85,7 +85,9 @@ func (a *API) CreateSnapshot(
 		name = orElse(req.Body.Name, name)
 	}
 	j, err := a.once(ctx, req.Params.IdempotencyKey, "CreateSnapshot "+req.Id, req.Body,
-		func(ctx context.Context) (record.Job, error) { return begun(a.volumes.Snapshot(ctx, req.Id, record.JobSnapshot, name)) })
+		func(ctx context.Context) (record.Job, error) {
+			return begun(a.volumes.Snapshot(ctx, req.Id, record.JobSnapshot, name))
+		})
 	if err != nil {
 		return nil, err
 	}

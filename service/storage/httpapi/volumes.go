@@ -124,6 +124,8 @@ func (a *API) DeleteVolume(
 	ctx context.Context, req storageapi.DeleteVolumeRequestObject,
 ) (storageapi.DeleteVolumeResponseObject, error) {
 	j, err := a.once(ctx, req.Params.IdempotencyKey, "DeleteVolume "+req.Id, nil,
-		func(ctx context.Context) (record.Job, error) { return begun(a.volumes.Delete(ctx, req.Id, record.JobDeleteVolume)) })
+		func(ctx context.Context) (record.Job, error) {
+			return begun(a.volumes.Delete(ctx, req.Id, record.JobDeleteVolume))
+		})
 	return storageapi.DeleteVolume202JSONResponse(acceptedVolume(&j)), err
 }

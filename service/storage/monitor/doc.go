@@ -5,6 +5,7 @@
 //	rules.go     what is alerted about
 //	forecast.go  when a cluster is full, as a plain function
 //	notify.go    the webhook
+//	preflight.go whether the gateway can be replaced by a newer version now
 //
 // # Invariants
 //

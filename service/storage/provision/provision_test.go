@@ -385,7 +385,10 @@ func TestWhatCannotBeMadeIsRefusedAndChangesNothing(t *testing.T) {
 			}, fault.Invalid},
 			"smaller": {func() error { _, _, err := g.volumes.Expand(g.admin, v.ID, record.JobExpandVolume, mib); return err }, fault.Invalid},
 			"same":    {func() error { _, _, err := g.volumes.Expand(g.admin, v.ID, record.JobExpandVolume, 8*mib); return err }, fault.Invalid},
-			"unknown": {func() error { _, _, err := g.volumes.Expand(g.admin, "none", record.JobExpandVolume, 16*mib); return err }, fault.NotFound},
+			"unknown": {func() error {
+				_, _, err := g.volumes.Expand(g.admin, "none", record.JobExpandVolume, 16*mib)
+				return err
+			}, fault.NotFound},
 			"cordoned": {func() error {
 				if _, err := g.store.Cordon(g.admin, g.backend.ID, true); err != nil {
 					return err

@@ -2,6 +2,7 @@ package record
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -11,6 +12,9 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
 )
+
+// TypeCeph is the type of backends that are Ceph clusters.
+const TypeCeph = "ceph"
 
 // Backend is a storage system that volumes are made in.
 type Backend struct {
@@ -190,6 +194,15 @@ func (s *Store) Cluster(ctx context.Context, id string) (c Cluster, err error) {
 func (s *Store) ClusterOf(ctx context.Context, backend string) (c Cluster, err error) {
 	err = s.db.Get(ctx, &c, "SELECT * FROM clusters WHERE backend_id = ?", backend)
 	return c, db.NotFound(err, "the backend was not reached yet, so nothing is known of it")
+}
+
+// ClusterIfKnown returns the cluster of a backend, if it was reached yet.
+func (s *Store) ClusterIfKnown(ctx context.Context, backend string) (c Cluster, known bool, err error) {
+	err = s.db.Get(ctx, &c, "SELECT * FROM clusters WHERE backend_id = ?", backend)
+	if errors.Is(err, db.ErrNoRows) {
+		return c, false, nil
+	}
+	return c, err == nil, err
 }
 
 // PoolFilter selects pools. Empty fields select all.

@@ -10,6 +10,8 @@
 //	discovery.go  what a pass over a storage system has seen
 //	snapshot.go   snapshots
 //	job.go        jobs
+//	event.go      what happened: changes, ends of jobs, alerts
+//	sample.go     numbers about Ceph clusters
 //
 // # Invariants
 //

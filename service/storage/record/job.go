@@ -48,9 +48,9 @@ const (
 	JobUnsnapshotImage = "image.snapshot.delete"
 	JobCountUsage      = "image.refresh_usage"
 
-	JobOSDOut         = "osd.out"
-	JobOSDIn          = "osd.in"
-	JobReweightOSD    = "osd.reweight"
+	JobOSDOut      = "osd.out"
+	JobOSDIn       = "osd.in"
+	JobReweightOSD = "osd.reweight"
 )
 
 // AdminJobs are the kinds that only admins start.
