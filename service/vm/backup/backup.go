@@ -45,13 +45,13 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/repository"
 	"github.com/mainstay-infra/mainstay/service/vm/caller"
 	"github.com/mainstay-infra/mainstay/service/vm/driver"
 	"github.com/mainstay-infra/mainstay/service/vm/job"
 	"github.com/mainstay-infra/mainstay/service/vm/life"
 	"github.com/mainstay-infra/mainstay/service/vm/netpolicy"
 	"github.com/mainstay-infra/mainstay/service/vm/record"
-	"github.com/mainstay-infra/mainstay/service/vm/repository"
 )
 
 // Config holds the dependencies of a Manager.

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/repository"
 	"github.com/mainstay-infra/mainstay/service/vm/caller"
 	"github.com/mainstay-infra/mainstay/service/vm/record"
-	"github.com/mainstay-infra/mainstay/service/vm/repository"
 )
 
 // Disk is the disk of a VM in a backup. It is safe for concurrent use, and must be closed.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/repository"
 	"github.com/mainstay-infra/mainstay/service/vm/caller"
 	"github.com/mainstay-infra/mainstay/service/vm/record"
-	"github.com/mainstay-infra/mainstay/service/vm/repository"
 )
 
 // Expire removes backups whose time is over.

@@ -9,11 +9,11 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/backoff"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/repository"
 	"github.com/mainstay-infra/mainstay/service/vm/caller"
 	"github.com/mainstay-infra/mainstay/service/vm/driver"
 	"github.com/mainstay-infra/mainstay/service/vm/job"
 	"github.com/mainstay-infra/mainstay/service/vm/record"
-	"github.com/mainstay-infra/mainstay/service/vm/repository"
 )
 
 // makeArgs are the arguments of the job that makes a backup.
@@ -123,7 +123,7 @@ func (m *Manager) adoptOwn(ctx context.Context, b *record.Backup) (done bool, er
 	}
 	for _, found := range all {
 		var s settings
-		if found.VM != b.VM || json.Unmarshal(found.Config, &s) != nil || s.Backup != b.ID {
+		if found.Of != b.VM || json.Unmarshal(found.Config, &s) != nil || s.Backup != b.ID {
 			continue
 		}
 		return true, m.completed(ctx, b.ID, found, "")
@@ -147,7 +147,7 @@ func (m *Manager) completed(ctx context.Context, id string, done *repository.Bac
 // rowOf returns what a backup in the repository says.
 func rowOf(done *repository.Backup) record.Backup {
 	b := record.Backup{
-		VM: done.VM, VMName: done.Name, Tenant: done.Tenant, Kind: done.Type, Status: record.BackupCompleted,
+		VM: done.Of, VMName: done.Name, Tenant: done.Tenant, Kind: done.Type, Status: record.BackupCompleted,
 		RepoID: done.ID.String(), Consistency: done.Consistency, CreatedAt: db.At(done.Taken),
 		FinishedAt: db.At(done.Finished),
 	}
@@ -214,7 +214,7 @@ func (m *Manager) attempt(ctx context.Context, b *record.Backup, progress func(f
 	meter := &meter{m: m, ctx: ctx, tenant: r.Tenant, end: cancel}
 	defer meter.done()
 	w, err := repo.Begin(ctx, repository.Info{
-		Tenant: owner(r.Tenant), VM: r.ID, Name: r.Name, Type: kind, Consistency: disk.Consistency, Taken: m.now(),
+		Tenant: owner(r.Tenant), Of: r.ID, Name: r.Name, Type: kind, Consistency: disk.Consistency, Taken: m.now(),
 		Config: config,
 	}, parent, func(p repository.Progress) {
 		meter.wrote(p.Stored)

@@ -14,10 +14,10 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/durable"
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/service/vm/repository"
-	"github.com/mainstay-infra/mainstay/service/vm/repository/store"
-	"github.com/mainstay-infra/mainstay/service/vm/repository/store/dir"
-	"github.com/mainstay-infra/mainstay/service/vm/repository/store/s3"
+	"github.com/mainstay-infra/mainstay/kit/repository"
+	"github.com/mainstay-infra/mainstay/kit/repository/store"
+	"github.com/mainstay-infra/mainstay/kit/repository/store/dir"
+	"github.com/mainstay-infra/mainstay/kit/repository/store/s3"
 )
 
 // Location says where the repository is, and how it is opened.

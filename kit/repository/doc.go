@@ -1,6 +1,6 @@
-// Package repository keeps backups of the disks of VMs, their configurations and memory states, in a
-// store (package store): a folder or a bucket. It stores, lists, restores, verifies and prunes. It
-// knows nothing of VMs and hypervisors; the caller reads disks and what changed of them.
+// Package repository keeps backups of disks, configurations and memory states in a store (package
+// store): a folder or a bucket. It stores, lists, restores, verifies and prunes. It does not know
+// where disks come from; the caller reads them and what changed of them.
 //
 // # Format
 //
@@ -101,7 +101,7 @@
 // removed/ object; an index object, a lease or a doom that is gone, of which the first costs only
 // time, and the others let a prune and a backup that run at that moment harm each other; protection
 // that was removed, since protect/ objects can be. Against the first two, keep the ids elsewhere, as
-// VM management does in its database, and pass them to Verify. Against deletion, use a store that
+// the services do in their databases, and pass them to Verify. Against deletion, use a store that
 // keeps versions or locks objects.
 //
 // Who has the master key can do everything. Removing a wrapped key does not change the master key.

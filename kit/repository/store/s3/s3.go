@@ -33,7 +33,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/backoff"
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/service/vm/repository/store"
+	"github.com/mainstay-infra/mainstay/kit/repository/store"
 )
 
 const (

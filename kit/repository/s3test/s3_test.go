@@ -21,9 +21,9 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/service/vm/repository"
-	"github.com/mainstay-infra/mainstay/service/vm/repository/store"
-	"github.com/mainstay-infra/mainstay/service/vm/repository/store/s3"
+	"github.com/mainstay-infra/mainstay/kit/repository"
+	"github.com/mainstay-infra/mainstay/kit/repository/store"
+	"github.com/mainstay-infra/mainstay/kit/repository/store/s3"
 )
 
 // gateway is the server's program, built once.

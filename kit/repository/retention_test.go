@@ -11,7 +11,7 @@ import (
 	"time"
 	_ "time/tzdata"
 
-	"github.com/mainstay-infra/mainstay/service/vm/repository"
+	"github.com/mainstay-infra/mainstay/kit/repository"
 )
 
 func dated(n int, taken time.Time) repository.Dated {

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/service/vm/repository/store"
+	"github.com/mainstay-infra/mainstay/kit/repository/store"
 )
 
 // Bounds of the size of blocks, in bytes.

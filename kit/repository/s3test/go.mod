@@ -1,8 +1,8 @@
-module github.com/mainstay-infra/mainstay/service/vm/repository/s3test
+module github.com/mainstay-infra/mainstay/kit/repository/s3test
 
 go 1.26.0
 
-replace github.com/mainstay-infra/mainstay => ../../../..
+replace github.com/mainstay-infra/mainstay => ../../..
 
 tool github.com/versity/versitygw/cmd/versitygw
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mainstay-infra/mainstay/service/vm/repository"
+	"github.com/mainstay-infra/mainstay/kit/repository"
 )
 
 func verify(t testing.TB, r *repository.Repository, o repository.VerifyOptions) *repository.VerifyReport {

@@ -15,7 +15,7 @@ import (
 // for Tenant and ProtectedUntil.
 type Info struct {
 	Tenant      string          `json:"tenant"`
-	VM          string          `json:"vm"`
+	Of          string          `json:"vm"` // what the backup is of, as the caller names it: a VM, a volume
 	Name        string          `json:"name,omitempty"`
 	Type        string          `json:"type"`        // full or incremental: what was read
 	Consistency string          `json:"consistency"` // what was reached: crash, filesystem, memory, ...

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/repository/store"
+	"github.com/mainstay-infra/mainstay/kit/repository/store/dir"
 	"github.com/mainstay-infra/mainstay/kit/require"
-	"github.com/mainstay-infra/mainstay/service/vm/repository/store"
-	"github.com/mainstay-infra/mainstay/service/vm/repository/store/dir"
 )
 
 func open(t *testing.T, path string) *dir.Dir {

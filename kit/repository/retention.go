@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Policy says which backups of a VM to keep. A policy of zeros keeps all.
+// Policy says which backups of one thing to keep. A policy of zeros keeps all.
 type Policy struct {
 	Last    int // the newest ones
 	Daily   int // the newest of each of that many days that have one

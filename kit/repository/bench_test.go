@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/mainstay-infra/mainstay/kit/repository"
 	"github.com/mainstay-infra/mainstay/kit/require"
-	"github.com/mainstay-infra/mainstay/service/vm/repository"
 )
 
 // disk is an ext4 image of 1 GiB with this machine's programs and libraries, or the file in

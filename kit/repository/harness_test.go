@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/service/vm/repository"
-	"github.com/mainstay-infra/mainstay/service/vm/repository/store"
-	"github.com/mainstay-infra/mainstay/service/vm/repository/store/dir"
+	"github.com/mainstay-infra/mainstay/kit/repository"
+	"github.com/mainstay-infra/mainstay/kit/repository/store"
+	"github.com/mainstay-infra/mainstay/kit/repository/store/dir"
 )
 
 // memory is a store in memory. hook, unless nil, is called before each operation and may fail it.

@@ -12,7 +12,7 @@ import (
 	"filippo.io/age"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/service/vm/repository/store"
+	"github.com/mainstay-infra/mainstay/kit/repository/store"
 )
 
 const (

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/service/vm/repository"
+	"github.com/mainstay-infra/mainstay/kit/repository"
 )
 
 func prune(t testing.TB, r *repository.Repository, o repository.PruneOptions) repository.PruneReport {

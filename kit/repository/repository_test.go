@@ -16,7 +16,7 @@ import (
 	"filippo.io/age"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
-	"github.com/mainstay-infra/mainstay/service/vm/repository"
+	"github.com/mainstay-infra/mainstay/kit/repository"
 )
 
 func TestWhatWasBackedUpIsRestored(t *testing.T) {
@@ -208,7 +208,7 @@ func TestAnInstallationWithNothingButTheKeyFindsEverything(t *testing.T) {
 	content, memory := image(1<<20, 1), image(600<<10, 2)
 	taken := time.Unix(1700000000, 0).UTC()
 	w, err := r.Begin(t.Context(), repository.Info{
-		Tenant: tenant, VM: "vm-1", Name: "nightly", Type: "full", Consistency: "filesystem", Taken: taken, Config: []byte(`{"vcpus":2}`),
+		Tenant: tenant, Of: "vm-1", Name: "nightly", Type: "full", Consistency: "filesystem", Taken: taken, Config: []byte(`{"vcpus":2}`),
 	}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -234,7 +234,7 @@ func TestAnInstallationWithNothingButTheKeyFindsEverything(t *testing.T) {
 			t.Fatalf("%v, %v, %v", all, problems, err)
 		}
 		b := all[0]
-		if b.Tenant != tenant || b.VM != "vm-1" || b.Consistency != "filesystem" || !b.Taken.Equal(taken) || string(b.Config) != `{"vcpus":2}` {
+		if b.Tenant != tenant || b.Of != "vm-1" || b.Consistency != "filesystem" || !b.Taken.Equal(taken) || string(b.Config) != `{"vcpus":2}` {
 			text, _ := json.Marshal(b)
 			t.Errorf("%s", text)
 		}
