@@ -67,12 +67,28 @@ func Helper(t testing.TB) string {
 	return path
 }
 
-// Signal sends a signal to a daemon: ceph-mon, ceph-osd or ceph-mgr.
+// Signal sends a signal to a daemon: ceph-mon, ceph-osd or ceph-mgr. One that is to stop has stopped then: its threads go
+// on until one of them has taken note.
 func (c *Cluster) Signal(t testing.TB, daemon string, signal syscall.Signal) {
 	t.Helper()
 	if err := syscall.Kill(c.pids[daemon], signal); err != nil {
 		t.Fatal(err)
 	}
+	if signal != syscall.SIGSTOP {
+		return
+	}
+	b := &builder{TB: t}
+	b.await(daemon+" has stopped", func(context.Context) error {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", c.pids[daemon]))
+		for i := 0; i < len(threads) && err == nil; i++ {
+			var stat []byte
+			// The state is behind the name, which may hold anything.
+			if stat, err = os.ReadFile(threads[i]); err == nil && !bytes.Contains(stat, []byte(") T ")) {
+				err = fmt.Errorf("%s", stat)
+			}
+		}
+		return err
+	})
 }
 
 // AddPool makes a second pool for images, and returns its name.

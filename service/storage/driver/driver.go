@@ -5,6 +5,7 @@
 //	volume.go      Volumes: block devices and folders that the gateway makes
 //	snapshot.go    Snapshots and clones of volumes
 //	image.go       Images that users of the storage system know, too, and volumes that are put back
+//	data.go        The content of volumes, for backups
 //	osd.go         OSDs that can be taken out, put in and weighted
 //	ceph/          volumes as RBD images in a Ceph cluster
 //	directory/     volumes in a folder of this host, such as a mounted NFS export

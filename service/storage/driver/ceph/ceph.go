@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
@@ -376,7 +377,8 @@ func (d *Driver) work(ctx context.Context, r wire.Request, told func(float64)) (
 	return out, err
 }
 
-// session gives do a process of its own for requests that take long, one after the other.
+// session gives do a process of its own for requests that take long. ask may be called by several goroutines, and returns
+// faults.
 func (d *Driver) session(
 	ctx context.Context, told func(float64), do func(ask func(wire.Request) (wire.Response, error)) error,
 ) error {
@@ -397,27 +399,34 @@ func (d *Driver) session(
 	}
 	d.breaker.answered() // it has connected
 	d.shutOut(ctx, h)
+	var broken atomic.Bool
 	err = do(func(r wire.Request) (wire.Response, error) {
-		within := time.Duration(0)
-		if tells[r.Op] {
-			within = silentFor
+		within := silentFor
+		if endless[r.Op] {
+			within = 0
 		}
-		return d.ask(ctx, h, r, within, told)
+		answer, err := d.ask(ctx, h, r, within, told)
+		if err == nil {
+			return answer, nil
+		}
+		if _, said := errors.AsType[*wire.Error](err); !said {
+			broken.Store(true)
+		}
+		return answer, d.judge(ctx, err)
 	})
-	if _, said := errors.AsType[*wire.Error](err); err == nil || said {
-		h.close()
-	} else {
+	if broken.Load() {
 		h.kill(errUnanswered)
 		d.bury(h)
+	} else {
+		h.close()
 	}
-	if err != nil {
-		return d.judge(ctx, err)
-	}
-	return nil
+	return err
 }
 
-// tells are the requests that report progress.
-var tells = map[wire.Op]bool{wire.Shrink: true, wire.Used: true}
+// endless are the requests that tell nothing until they are done, however large an image is.
+var endless = map[wire.Op]bool{
+	wire.Collect: true, wire.Flatten: true, wire.Revert: true, wire.Move: true, wire.MoveBack: true,
+}
 
 var (
 	_ driver.Driver    = (*Driver)(nil)
@@ -426,4 +435,5 @@ var (
 	_ driver.Cloner    = (*Driver)(nil)
 	_ driver.Images    = (*Driver)(nil)
 	_ driver.Reverter  = (*Driver)(nil)
+	_ driver.Copier    = (*Driver)(nil)
 )

@@ -83,7 +83,7 @@ func start(ctx context.Context, program string, hello wire.Hello, log *slog.Logg
 		_ = routine.Run(log, "answers of mainstay-ceph", func() { h.read(bufio.NewReader(out), welcome) })
 	}()
 	go func() { _ = routine.Run(log, "end of mainstay-ceph", func() { h.wait(&reading) }) }()
-	if err := h.write(hello); err != nil {
+	if err := h.write(&hello); err != nil {
 		h.kill(err)
 		<-h.ended
 		return nil, fmt.Errorf("%s has ended: %w", program, h.reason())
@@ -106,7 +106,7 @@ func start(ctx context.Context, program string, hello wire.Hello, log *slog.Logg
 func (h *helper) write(v any) error {
 	h.writing.Lock()
 	defer h.writing.Unlock()
-	return wire.Write(h.in, v)
+	return wire.Send(h.in, v)
 }
 
 // repeat logs what the helper logs.
@@ -122,14 +122,14 @@ func (h *helper) repeat(said io.Reader) {
 func (h *helper) read(out io.Reader, welcome chan<- wire.Welcome) {
 	defer h.kill(errors.New("it has closed its output"))
 	var first wire.Welcome
-	if err := wire.Read(out, &first); err != nil {
+	if err := wire.Receive(out, &first); err != nil {
 		h.kill(err)
 		return
 	}
 	welcome <- first
 	for {
 		var r wire.Response
-		if err := wire.Read(out, &r); err != nil {
+		if err := wire.Receive(out, &r); err != nil {
 			h.kill(err)
 			return
 		}
@@ -215,7 +215,7 @@ func (h *helper) send(r wire.Request, within time.Duration, told func(float64)) 
 		})
 	}
 	h.mu.Unlock()
-	if err := h.write(r); err != nil {
+	if err := h.write(&r); err != nil {
 		h.kill(err)
 		return nil, h.reason()
 	}

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 func fake(in io.Reader, out io.Writer) {
 	var hello wire.Hello
-	if wire.Read(in, &hello) != nil {
+	if wire.Receive(in, &hello) != nil {
 		return
 	}
 	if hello.User == "mute" {
@@ -46,10 +46,10 @@ func fake(in io.Reader, out io.Writer) {
 	if hello.User == "changing" {
 		welcome.FSID = uuid.NewString()
 	}
-	_ = wire.Write(out, welcome)
+	_ = wire.Send(out, &welcome)
 	for {
 		var r wire.Request
-		if wire.Read(in, &r) != nil {
+		if wire.Receive(in, &r) != nil {
 			return
 		}
 		if f, err := os.OpenFile(hello.Keyring, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600); err == nil {
@@ -68,10 +68,10 @@ func fake(in io.Reader, out io.Writer) {
 			_, _ = out.Write([]byte{255, 255, 255, 255})
 			continue
 		case hello.User == "empty":
-			_ = wire.Write(out, wire.Response{ID: r.ID})
+			_ = wire.Send(out, &wire.Response{ID: r.ID})
 			continue
 		}
-		_ = wire.Write(out, wire.Response{ID: r.ID, Volume: &wire.Image{Name: r.Volume, Size: mib, State: wire.Ready}})
+		_ = wire.Send(out, &wire.Response{ID: r.ID, Volume: &wire.Image{Name: r.Volume, Size: mib, State: wire.Ready}})
 	}
 }
 
@@ -205,7 +205,7 @@ func TestTheHelperMayBeMissing(t *testing.T) {
 func FuzzReadFrame(f *testing.F) {
 	var frame bytes.Buffer
 	full := wire.Response{ID: 7, Error: &wire.Error{Reason: wire.Full, Message: "full"}}
-	if err := wire.Write(&frame, full); err != nil {
+	if err := wire.Send(&frame, full); err != nil {
 		f.Fatal(err)
 	}
 	f.Add(frame.Bytes())
@@ -213,11 +213,11 @@ func FuzzReadFrame(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 2, '{', '}'})
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var r wire.Response
-		if wire.Read(bytes.NewReader(text), &r) != nil {
+		if wire.Receive(bytes.NewReader(text), &r) != nil {
 			return
 		}
 		var again bytes.Buffer
-		if err := wire.Write(&again, r); err != nil {
+		if err := wire.Send(&again, &r); err != nil {
 			t.Error(err)
 		}
 	})

@@ -108,8 +108,7 @@ func (d *Driver) Move(ctx context.Context, n driver.Name, snapshots []driver.Nam
 
 // EachUsed tells what the images of a pool hold themselves.
 func (d *Driver) EachUsed(ctx context.Context, pool string, do func(native string, used int64) error) error {
-	var stopped error
-	err := d.session(ctx, nil, func(ask func(wire.Request) (wire.Response, error)) error {
+	return d.session(ctx, nil, func(ask func(wire.Request) (wire.Response, error)) error {
 		for after := ""; ; {
 			page, err := ask(wire.Request{Op: wire.Used, Pool: pool, After: after})
 			if err != nil {
@@ -121,8 +120,7 @@ func (d *Driver) EachUsed(ctx context.Context, pool string, do func(native strin
 					err = do(v.Native, i.Used)
 				}
 				if err != nil {
-					stopped = err
-					return nil
+					return err
 				}
 			}
 			if page.Next <= after {
@@ -131,8 +129,4 @@ func (d *Driver) EachUsed(ctx context.Context, pool string, do func(native strin
 			after = page.Next
 		}
 	})
-	if stopped != nil {
-		return stopped
-	}
-	return err
 }

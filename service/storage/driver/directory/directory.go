@@ -256,4 +256,5 @@ var (
 	_ driver.Volumes   = (*Driver)(nil)
 	_ driver.Snapshots = (*Driver)(nil)
 	_ driver.Cloner    = (*Driver)(nil)
+	_ driver.Copier    = (*Driver)(nil)
 )

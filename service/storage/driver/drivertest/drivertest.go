@@ -6,6 +6,8 @@ package drivertest
 import (
 	"bytes"
 	"context"
+	"errors"
+	"io"
 	"slices"
 	"testing"
 
@@ -39,6 +41,7 @@ func Run(t *testing.T, open func(t *testing.T) Backend) {
 		"refuses names that are not its own": refusesNames,
 		"snapshots keep what was":            snapshotsKeepWhatWas,
 		"clones have what was":               clonesHaveWhatWas,
+		"copies have what was":               copiesHaveWhatWas,
 		"what is cancelled leaves nothing":   cancelledLeavesNothing,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -282,6 +285,105 @@ func clonesHaveWhatWas(t *testing.T, b Backend) {
 		t.Fatal(err)
 	}
 	b.holds(t, b.clone(t, s, 0).Name, 3*mib, []byte("content"))
+}
+
+// copiesHaveWhatWas copies a snapshot, by what it tells of its content, to a new volume.
+func copiesHaveWhatWas(t *testing.T, b Backend) {
+	copier, ok := b.Driver.(driver.Copier)
+	if !ok || b.Kind != driver.Block {
+		t.Skip("the driver has no block volumes that can be copied")
+	}
+	snapshots, v := b.snapshots(t), b.make(t)
+	b.Write(t, v.Name, 0, []byte("first"))
+	b.Write(t, v.Name, 8*mib-4, []byte("last"))
+	snap := func() driver.Name {
+		s, err := snapshots.CreateSnapshot(t.Context(), v.Name, driver.Name{Native: driver.SnapshotName(uuid.NewString())}, quiet)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Name
+	}
+	first := snap()
+	b.Write(t, v.Name, 5*mib, []byte("changed"))
+	second := snap()
+	spec := driver.VolumeSpec{Name: b.name(), Kind: driver.Block, Size: 16 * mib}
+	if err := copier.ReadSnapshot(t.Context(), first, func(c driver.Content) error {
+		broken := errors.New("broken off")
+		if _, err := copier.FillVolume(t.Context(), spec, func(io.WriterAt) error { return broken }); !errors.Is(err, broken) {
+			t.Errorf("%v", err)
+		}
+		if _, err := b.volumes(t).Volume(t.Context(), spec.Name); !fault.Is(err, fault.NotFound) {
+			t.Errorf("what was broken off: %v", err)
+		}
+		made, err := copier.FillVolume(t.Context(), spec, func(w io.WriterAt) error { return copyContent(t, c, w) })
+		if err == nil && made.Size != 16*mib {
+			t.Errorf("%+v", made)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for at, want := range map[int64]string{0: "first", 8*mib - 4: "last", 5 * mib: "\x00\x00\x00\x00\x00\x00\x00", 9 * mib: "\x00"} {
+		b.holds(t, spec.Name, at, []byte(want))
+	}
+	again := func(io.WriterAt) error { t.Error("a volume that is there is filled again"); return nil }
+	if made, err := copier.FillVolume(t.Context(), spec, again); err != nil || made.Size != 16*mib {
+		t.Errorf("%+v, %v", made, err)
+	}
+	// What has changed is told exactly enough, or not at all.
+	if err := copier.ReadSnapshot(t.Context(), second, func(c driver.Content) error {
+		var found bool
+		for e, err := range c.Extents(t.Context(), first.Native) {
+			if fault.Is(err, fault.NotFound) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			found = found || e.Offset <= 5*mib && e.Offset+e.Length >= 5*mib+7
+			if e.Offset < 4*mib {
+				t.Errorf("%+v has not changed", e)
+			}
+		}
+		if !found {
+			t.Error("the change is not told")
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	if err := copier.ReadSnapshot(t.Context(), b.name(), func(driver.Content) error { return nil }); !fault.Is(err, fault.NotFound) {
+		t.Errorf("of a snapshot that there is not: %v", err)
+	}
+}
+
+// copyContent copies what a snapshot tells that it holds.
+func copyContent(t *testing.T, from driver.Content, to io.WriterAt) error {
+	if from.Size() != 8*mib {
+		t.Errorf("%d bytes", from.Size())
+	}
+	last := int64(0)
+	for e, err := range from.Extents(t.Context(), "") {
+		if err != nil {
+			return err
+		}
+		if e.Offset < last || e.Length <= 0 {
+			t.Errorf("%+v after %d", e, last)
+		}
+		last = e.Offset + e.Length
+		piece := make([]byte, e.Length)
+		if n, err := from.ReadAt(piece, e.Offset); n != len(piece) {
+			return err
+		}
+		if _, err := to.WriteAt(piece, e.Offset); err != nil {
+			return err
+		}
+	}
+	_, err := from.ReadAt(make([]byte, 2), 8*mib-1)
+	if !errors.Is(err, io.EOF) {
+		t.Errorf("beyond the end: %v", err)
+	}
+	return nil
 }
 
 func cancelledLeavesNothing(t *testing.T, b Backend) {

@@ -9,6 +9,7 @@
 //	volume.go     makes, expands and deletes volumes
 //	page.go       lists images
 //	snapshot.go   snapshots and clones
+//	data.go       reads the content of snapshots, and fills new volumes
 //	image_work.go limits, and what takes as long as an image is large
 //
 // # Marks
@@ -56,6 +57,7 @@ type server struct {
 	*cluster
 	turns turns
 	slots chan struct{}
+	data  data
 
 	mu  sync.Mutex // of out
 	out io.Writer
@@ -70,7 +72,7 @@ func Run(in io.Reader, out io.Writer) error {
 		return err
 	}
 	var hello wire.Hello
-	if err := wire.Read(in, &hello); err != nil {
+	if err := wire.Receive(in, &hello); err != nil {
 		return err
 	}
 	requests := make(chan wire.Request)
@@ -78,9 +80,9 @@ func Run(in io.Reader, out io.Writer) error {
 	go func() { _ = routine.Run(nil, "requests of the gateway", func() { read(in, requests) }) }()
 	c, err := connect(hello)
 	if err != nil {
-		return errors.Join(wire.Write(out, wire.Welcome{Error: reasonOf(err)}))
+		return errors.Join(wire.Send(out, &wire.Welcome{Error: reasonOf(err)}))
 	}
-	if err := wire.Write(out, wire.Welcome{FSID: c.fsid, Address: c.address}); err != nil {
+	if err := wire.Send(out, &wire.Welcome{FSID: c.fsid, Address: c.address}); err != nil {
 		return err
 	}
 	s := &server{cluster: c, slots: make(chan struct{}, atOnce), out: out}
@@ -97,7 +99,7 @@ func read(in io.Reader, to chan<- wire.Request) {
 	defer os.Exit(0)
 	for {
 		var r wire.Request
-		if wire.Read(in, &r) != nil {
+		if wire.Receive(in, &r) != nil {
 			return
 		}
 		to <- r
@@ -128,7 +130,7 @@ func (s *server) answer(r wire.Request) {
 func (s *server) send(r wire.Response) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if wire.Write(s.out, r) != nil {
+	if wire.Send(s.out, &r) != nil {
 		os.Exit(1) // the gateway has gone
 	}
 }
@@ -158,6 +160,8 @@ func (s *server) do(r *wire.Request, progress func(float64)) (wire.Response, err
 		return wire.Response{}, s.fence(r.Address)
 	case wire.ChangeOSD:
 		return wire.Response{}, s.changeOSD(r)
+	case wire.Extents, wire.Read, wire.Refill, wire.Write, wire.Refilled:
+		return s.data.do(s.cluster, r)
 	}
 	io, err := s.open(r.Pool)
 	if err != nil {

@@ -1,5 +1,6 @@
 // Package wire is what the driver of Ceph and its helper program say to each other over the helper's
-// standard input and output: frames of JSON, each after its length in four bytes.
+// standard input and output: frames of JSON, each after its length in four bytes. Behind the JSON, a frame may have
+// content of images, whose length the JSON tells.
 //
 //	driver                helper
 //	Hello            ->
@@ -98,6 +99,11 @@ const (
 	Move           Op = "move"     // Volume and Snapshots to the pool To
 	MoveBack       Op = "unmove"   // takes back what Move has begun
 	Used           Op = "used"     // of the images of Pool after After, into Images and Next
+	Extents        Op = "extents"  // of Size bytes from Offset in Snapshot, that Since lacks if it is given, into Extents
+	Read           Op = "read"     // Size bytes from Offset in Snapshot, into the content
+	Refill         Op = "refill"   // begins Volume of Size, which is not there before Refilled; what others began is gone
+	Write          Op = "write"    // the content, to Offset in what Refill has begun
+	Refilled       Op = "refilled" // into Volume
 )
 
 // Request asks a helper for something.
@@ -120,6 +126,10 @@ type Request struct {
 	IOPS     *int64   `json:"iops,omitempty"`
 	BPS      *int64   `json:"bps,omitempty"`
 	To       string   `json:"to,omitempty"`
+	Since    string   `json:"since,omitempty"`  // a snapshot
+	Offset   int64    `json:"offset,omitempty"` // bytes
+	Length   int      `json:"length,omitempty"` // of Data
+	Data     []byte   `json:"-"`
 	// Snapshots has the names of snapshots by those that users have chosen; of the others both are the same.
 	Snapshots map[string]string `json:"snapshots,omitempty"`
 }
@@ -137,6 +147,15 @@ type Response struct {
 	Next      string                     `json:"next,omitempty"` // After of the next page; empty: that was the last one
 	Leftover  string                     `json:"leftover,omitempty"`
 	Answers   map[string]json.RawMessage `json:"answers,omitempty"`
+	Extents   []Extent                   `json:"extents,omitempty"`
+	Length    int                        `json:"length,omitempty"` // of Data
+	Data      []byte                     `json:"-"`
+}
+
+// Extent is a part of an image that may hold something else than zeros, or than the snapshot that it is compared with.
+type Extent struct {
+	Offset int64 `json:"o"` // bytes
+	Length int64 `json:"l"`
 }
 
 // State is how far an image of the gateway is.
@@ -206,21 +225,41 @@ func (e *Error) Error() string {
 	return e.Message + ": " + e.Cause
 }
 
-// Write writes a frame.
-func Write(w io.Writer, v any) error {
+// carrier is a message that may have content.
+type carrier interface {
+	content() *[]byte
+	length() *int
+}
+
+func (r *Request) content() *[]byte  { return &r.Data }
+func (r *Request) length() *int      { return &r.Length }
+func (r *Response) content() *[]byte { return &r.Data }
+func (r *Response) length() *int     { return &r.Length }
+
+// Send writes a frame. v is a pointer to a message.
+func Send(w io.Writer, v any) error {
+	var content []byte
+	if c, ok := v.(carrier); ok {
+		content = *c.content()
+		*c.length() = len(content)
+	}
 	body, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	if len(body) > MaxFrame {
-		return fmt.Errorf("a frame of %d bytes is longer than %d", len(body), MaxFrame)
+	if len(body) > MaxFrame || len(content) > MaxFrame {
+		return fmt.Errorf("a frame of %d bytes with %d of content is longer than %d", len(body), len(content), MaxFrame)
 	}
-	_, err = w.Write(append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body))), body...))
+	frame := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
+	if _, err := w.Write(append(frame, body...)); err != nil || len(content) == 0 {
+		return err
+	}
+	_, err = w.Write(content)
 	return err
 }
 
-// Read reads a frame. At the end of r, it returns io.EOF.
-func Read(r io.Reader, v any) error {
+// Receive reads a frame into v, a pointer to a message. At the end of r, it returns io.EOF.
+func Receive(r io.Reader, v any) error {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return err
@@ -233,5 +272,19 @@ func Read(r io.Reader, v any) error {
 	if _, err := io.ReadFull(r, body); err != nil {
 		return fmt.Errorf("a frame is cut off: %w", err)
 	}
-	return json.Unmarshal(body, v)
+	if err := json.Unmarshal(body, v); err != nil {
+		return err
+	}
+	c, ok := v.(carrier)
+	if !ok || *c.length() == 0 {
+		return nil
+	}
+	if length := *c.length(); length < 0 || length > MaxFrame {
+		return fmt.Errorf("content of %d bytes is longer than %d", length, MaxFrame)
+	}
+	*c.content() = make([]byte, *c.length())
+	if _, err := io.ReadFull(r, *c.content()); err != nil {
+		return fmt.Errorf("the content of a frame is cut off: %w", err)
+	}
+	return nil
 }
