@@ -685,7 +685,6 @@ func (e VolumeKind) Valid() bool {
 // Defines values for VolumeState.
 const (
 	VolumeStateAvailable      VolumeState = "available"
-	VolumeStateBackingUp      VolumeState = "backing-up"
 	VolumeStateCreating       VolumeState = "creating"
 	VolumeStateDeleting       VolumeState = "deleting"
 	VolumeStateError          VolumeState = "error"
@@ -702,8 +701,6 @@ const (
 func (e VolumeState) Valid() bool {
 	switch e {
 	case VolumeStateAvailable:
-		return true
-	case VolumeStateBackingUp:
 		return true
 	case VolumeStateCreating:
 		return true

@@ -94,7 +94,7 @@ func (m *Manager) Sweep(ctx context.Context) error {
 	for _, v := range volumes {
 		action := map[state.Volume]state.Action{
 			state.Creating: state.Create, state.Expanding: state.Expand, state.Deleting: state.Delete,
-			state.Restoring: state.Restore, state.BackingUp: state.Backup, state.Maintenance: state.Change,
+			state.Restoring: state.Restore, state.Maintenance: state.Change,
 		}[v.State]
 		a := record.VolumeArgs{ID: v.ID, Before: state.Available}
 		if err := m.store.EndVolume(ctx, a, action, nil, lost); err != nil && !fault.Is(err, fault.NotFound) {

@@ -128,9 +128,9 @@ func (s *Store) LostSnapshots(ctx context.Context) (all []Snapshot, err error) {
 
 // LostVolumes lists volumes that wait for the end of a job that there is not any more.
 func (s *Store) LostVolumes(ctx context.Context) (all []Volume, err error) {
-	return all, s.db.Select(ctx, &all, "SELECT * FROM volumes WHERE deleted_at IS NULL AND state IN (?, ?, ?, ?, ?, ?) AND "+
+	return all, s.db.Select(ctx, &all, "SELECT * FROM volumes WHERE deleted_at IS NULL AND state IN (?, ?, ?, ?, ?) AND "+
 		fmt.Sprintf(lost, "volumes")+" ORDER BY id LIMIT 100",
-		state.Creating, state.Expanding, state.Deleting, state.Restoring, state.BackingUp, state.Maintenance)
+		state.Creating, state.Expanding, state.Deleting, state.Restoring, state.Maintenance)
 }
 
 // SnapshotArgs are the arguments of a job that changes a snapshot.

@@ -1,4 +1,4 @@
-// Package state holds the states of volumes and snapshots, and the rules by which they change, as
+// Package state holds the states of volumes, snapshots and backups, and the rules by which they change, as
 // functions of plain values.
 //
 //	             create            done                    expand            done
@@ -18,7 +18,7 @@
 //	available ◄──► restoring ── failed ──► error ── restore ──► restoring
 //	available ◄──► maintenance
 //
-// A volume that users have open (in-use) may be expanded and backed up like one that is available, and
+// A volume that users have open (in-use) may be expanded like one that is available, and
 // goes back to in-use. States after OpenStack Cinder's.
 //
 // It imports fault.
@@ -36,7 +36,6 @@ const (
 	InUse          Volume = "in-use"
 	Expanding      Volume = "expanding"
 	Restoring      Volume = "restoring"
-	BackingUp      Volume = "backing-up"
 	Maintenance    Volume = "maintenance"
 	Deleting       Volume = "deleting"
 	Failed         Volume = "error"
@@ -53,7 +52,6 @@ const (
 	Create  Action = "create"
 	Expand  Action = "expand"
 	Restore Action = "restore"
-	Backup  Action = "backup"
 	Change  Action = "change" // what clients notice little of: limits, flattening, a smaller size
 	Move    Action = "move"   // to another pool
 	Delete  Action = "delete"
@@ -68,8 +66,7 @@ var actions = map[Action]struct {
 	Create:  {[]Volume{""}, Creating, Failed},
 	Expand:  {[]Volume{Available, InUse, GrowthFailed}, Expanding, GrowthFailed},
 	Restore: {[]Volume{Available, Failed}, Restoring, Failed},
-	Backup:  {[]Volume{Available, InUse}, BackingUp, ""},
-	Change:  {[]Volume{Available, InUse, GrowthFailed}, Maintenance, ""},
+	Change:  {[]Volume{Available, InUse}, Maintenance, ""},
 	// A volume between two pools is missing in the first.
 	Move: {[]Volume{Available, Missing}, Maintenance, ""},
 	Delete: {
@@ -109,7 +106,7 @@ func advice(v Volume, a Action) string {
 		return "its storage no longer reports it; discover the backend again, or delete the volume"
 	case v == InUse:
 		return "stop those who use it first"
-	case a == Expand || a == Backup || a == Restore:
+	case a == Expand || a == Restore:
 		return "delete it, and create it again"
 	}
 	return "nothing can be done to it"
@@ -145,7 +142,7 @@ func (v Volume) Seen(told bool) Volume {
 // Readable reports whether snapshots can be taken of a volume in this state.
 func (v Volume) Readable() error {
 	switch v {
-	case Available, InUse, BackingUp, Expanding, GrowthFailed, Maintenance:
+	case Available, InUse, Expanding, GrowthFailed, Maintenance:
 		return nil
 	}
 	return fault.New(fault.Conflict, "the volume is %s, and has nothing to take a snapshot of", v)
@@ -169,3 +166,19 @@ func (s Snapshot) Usable() error {
 	}
 	return fault.New(fault.Conflict, "the snapshot is %s, not %s", s, SnapshotReady)
 }
+
+// Backup is the state of a backup:
+//
+//	(none) ──► pending ──► uploading ──► verifying ──► completed ──► deleting ──► (none)
+//	              └────────────┴─────────────┴─ failed: failed ─────────┘
+type Backup string
+
+// The states of backups.
+const (
+	BackupPending   Backup = "pending"
+	BackupUploading Backup = "uploading"
+	BackupVerifying Backup = "verifying"
+	BackupCompleted Backup = "completed"
+	BackupFailed    Backup = "failed"
+	BackupDeleting  Backup = "deleting"
+)

@@ -10,7 +10,7 @@ import (
 
 var (
 	all = []state.Volume{
-		state.Creating, state.Available, state.InUse, state.Expanding, state.Restoring, state.BackingUp, state.Deleting,
+		state.Creating, state.Available, state.InUse, state.Expanding, state.Restoring, state.Maintenance, state.Deleting,
 		state.Failed, state.DeletionFailed, state.GrowthFailed, state.Missing,
 	}
 	actions = []state.Action{state.Create, state.Expand, state.Restore, state.Backup, state.Delete}
@@ -23,8 +23,9 @@ func TestActionsBeginOnlyInTheStatesThatAllowThem(t *testing.T) {
 		state.Expand: {
 			state.Available: state.Expanding, state.InUse: state.Expanding, state.GrowthFailed: state.Expanding,
 		},
-		state.Restore: {state.Available: state.Restoring},
-		state.Backup:  {state.Available: state.BackingUp, state.InUse: state.BackingUp},
+		state.Restore: {state.Available: state.Restoring, state.Failed: state.Restoring},
+		state.Change:  {state.Available: state.Maintenance, state.InUse: state.Maintenance},
+		state.Move:    {state.Available: state.Maintenance, state.Missing: state.Maintenance},
 		state.Delete: {
 			state.Available: state.Deleting, state.Failed: state.Deleting, state.DeletionFailed: state.Deleting,
 			state.GrowthFailed: state.Deleting, state.Missing: state.Deleting,
@@ -103,9 +104,12 @@ func TestAnActionEndsInTheStateBeforeOrOneThatTells(t *testing.T) {
 		{state.Expand, state.InUse, true, state.InUse},
 		{state.Expand, state.Available, false, state.GrowthFailed},
 		{state.Expand, state.GrowthFailed, true, state.Available},
-		{state.Backup, state.InUse, false, state.InUse},
-		{state.Backup, state.Available, false, state.Available},
+		{state.Change, state.InUse, false, state.InUse},
+		{state.Change, state.Available, true, state.Available},
+		{state.Move, state.Available, false, state.Available},
+		{state.Move, state.Missing, true, state.Available},
 		{state.Restore, state.Available, false, state.Failed},
+		{state.Restore, state.Failed, true, state.Available},
 		{state.Delete, state.Available, false, state.DeletionFailed},
 	} {
 		during, err := c.before.Begin(c.action)
@@ -140,7 +144,7 @@ func TestVolumesThatTheirStorageDoesNotTellAreMissing(t *testing.T) {
 func TestSnapshotsAreTakenOfWhatHasContentAndUsedWhenTheyAreReady(t *testing.T) {
 	t.Parallel()
 	for _, v := range all {
-		want := v == state.Available || v == state.InUse || v == state.BackingUp || v == state.Expanding ||
+		want := v == state.Available || v == state.InUse || v == state.Maintenance || v == state.Expanding ||
 			v == state.GrowthFailed
 		if err := v.Readable(); (err == nil) != want {
 			t.Errorf("%s: %v", v, err)
