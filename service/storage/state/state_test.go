@@ -13,7 +13,7 @@ var (
 		state.Creating, state.Available, state.InUse, state.Expanding, state.Restoring, state.Maintenance, state.Deleting,
 		state.Failed, state.DeletionFailed, state.GrowthFailed, state.Missing,
 	}
-	actions = []state.Action{state.Create, state.Expand, state.Restore, state.Backup, state.Delete}
+	actions = []state.Action{state.Create, state.Expand, state.Restore, state.Change, state.Move, state.Delete}
 )
 
 func TestActionsBeginOnlyInTheStatesThatAllowThem(t *testing.T) {
