@@ -5,7 +5,9 @@
 //	volume.go      Volumes: block devices and folders that the gateway makes
 //	snapshot.go    Snapshots and clones of volumes
 //	osd.go         OSDs that can be taken out, put in and weighted
+//	bucket.go      Buckets of object gateways
 //	ceph/          volumes as RBD images in a Ceph cluster
+//	rgw/           buckets in Ceph's object gateway, and buckets of any S3 service that are only read
 //	directory/     volumes in a folder of this host, such as a mounted NFS export
 //	drivertest/    the suite that every driver passes
 //
