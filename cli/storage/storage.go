@@ -6,11 +6,12 @@
 //	backend.go   storage systems; cluster.go: what they consist of
 //	policy.go    how volumes are made; tenant.go: who has them, and how many
 //	volume.go    volumes; snapshot.go: their snapshots, and volumes made of these
+//	bucket.go    buckets of object gateways
 //	job.go       work that takes long: wait for it, follow it, cancel it; maintenance.go: start none of it
 //	alert.go     what needs attention; capacity.go: how full clusters are, and were
 //	audit.go     the audit log; version.go: which version runs, and whether it can work
 //
-// Volumes, snapshots and backends are named by their name or ID. Policies and tenants have only names.
+// Volumes, snapshots, buckets and backends are named by their name or ID. Policies and tenants have only names.
 package storage
 
 import (
@@ -59,12 +60,13 @@ func decode[T any](a client.Answer, err error) (T, error) { return client.Decode
 // New returns the command `storage` with all commands below it.
 func New(env client.Environment) *cobra.Command {
 	cmd := verb.Group(
-		"storage", "Volumes and their snapshots in storage systems, with tenants and quotas",
+		"storage", "Volumes, snapshots and buckets in storage systems, with tenants and quotas",
 		"  mainstay storage volume create data --size 10GiB\n  mainstay storage snapshot create data --name before",
 	)
-	cmd.Long = `Work with the storage gateway: one API over storage systems, with tenants, quotas, volumes and their snapshots.
+	cmd.Long = `Work with the storage gateway: one API over storage systems, with tenants, quotas, volumes and their snapshots, and
+buckets.
 
-Volumes, snapshots and backends are named by their name or ID. What takes long is a job: commands wait for its end, or
+Volumes, snapshots, buckets and backends are named by their name or ID. What takes long is a job: commands wait for its end, or
 with --no-wait print the job, which 'mainstay storage job wait' waits for.
 
 The token comes from --token, --token-file or STORE_TOKEN, or from 'mainstay login storage'. If none is given and the
@@ -73,8 +75,8 @@ directory.`
 	s := commands{verb.NewSession(env, &api)}
 	s.AddFlags(cmd)
 	cmd.AddCommand(
-		s.volumes(), s.snapshots(), s.policies(), s.tenants(), s.backends(), s.clusters(), s.nodes(), s.osds(), s.pools(),
-		s.jobs(), s.alerts(), s.capacity(), s.maintenance(), s.audit(), s.version(), s.health(),
+		s.volumes(), s.snapshots(), s.buckets(), s.policies(), s.tenants(), s.backends(), s.clusters(), s.nodes(), s.osds(),
+		s.pools(), s.jobs(), s.alerts(), s.capacity(), s.maintenance(), s.audit(), s.version(), s.health(),
 	)
 	s.Complete(cmd)
 	return cmd
@@ -102,6 +104,16 @@ var kinds = map[string]*verb.Kind[*storageapi.Client]{
 		},
 		Object: verb.As(&Service, func(s storageapi.Snapshot) verb.Object {
 			return verb.Object{ID: s.Id, Name: s.Name, Owner: "of the volume " + s.VolumeId}
+		}),
+	},
+	"BUCKET": {
+		What: "bucket", Listed: "mainstay storage bucket list",
+		List: func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
+			return c.API.ListBuckets(ctx, &storageapi.ListBucketsParams{Limit: p.Limit, Cursor: p.Cursor})
+		},
+		Get: func(ctx context.Context, c *call, id string) (*http.Response, error) { return c.API.GetBucket(ctx, id) },
+		Object: verb.As(&Service, func(b storageapi.Bucket) verb.Object {
+			return verb.Object{ID: b.Id, Name: b.Name, Owner: b.TenantId}
 		}),
 	},
 	"BACKEND": {

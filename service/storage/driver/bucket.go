@@ -43,6 +43,7 @@ const (
 	VersioningDisabled  Versioning = "disabled"
 	VersioningEnabled   Versioning = "enabled"
 	VersioningSuspended Versioning = "suspended"
+	VersioningUnknown   Versioning = "unknown" // its keys may not know
 )
 
 // BucketRule says what the object gateway does with objects in time. Days are 0 for never.
@@ -92,6 +93,13 @@ type BucketReader interface {
 	Bucket(ctx context.Context, name BucketName) (Bucket, error)
 	// Objects lists a folder of a bucket.
 	Objects(ctx context.Context, name BucketName, q ObjectsQuery) (ObjectsPage, error)
+}
+
+// SingleBucket looks into one bucket that exists, whatever name it is asked for.
+type SingleBucket interface {
+	BucketReader
+	// Reach returns what is known of the bucket besides its content. It fails if its keys do not list it.
+	Reach(ctx context.Context) (Bucket, error)
 }
 
 // Buckets is implemented by drivers of storage systems with an object gateway.

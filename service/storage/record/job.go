@@ -35,6 +35,8 @@ const (
 	JobOSDOut         = "osd.out"
 	JobOSDIn          = "osd.in"
 	JobReweightOSD    = "osd.reweight"
+	JobCreateBucket   = "bucket.create" // or to take it in
+	JobDeleteBucket   = "bucket.delete" // or to forget it
 )
 
 // AdminJobs are the kinds that only admins start.
@@ -45,6 +47,7 @@ const (
 	TypeVolume   = "volume"
 	TypeSnapshot = "snapshot"
 	TypeOSD      = "osd"
+	TypeBucket   = "bucket"
 )
 
 func newJob(kind, tenant, resourceType, resourceID string) Job {

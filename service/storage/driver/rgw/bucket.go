@@ -66,17 +66,18 @@ func (b *bucket) describe(ctx context.Context, out *driver.Bucket) error {
 	}
 	out.Endpoint, out.Region, out.Versioning = b.access.Endpoint, b.access.Region, driver.VersioningDisabled
 	v, err := c.GetBucketVersioning(ctx, b.access.Bucket)
-	if err != nil {
+	switch {
+	case withheld(err):
+		out.Versioning = driver.VersioningUnknown
+	case err != nil:
 		return judge(ctx, err)
-	}
-	switch v.Status {
-	case minio.Enabled:
+	case v.Status == minio.Enabled:
 		out.Versioning = driver.VersioningEnabled
-	case minio.Suspended:
+	case v.Status == minio.Suspended:
 		out.Versioning = driver.VersioningSuspended
 	}
 	rules, err := c.GetBucketLifecycle(ctx, b.access.Bucket)
-	if code(err) == "NoSuchLifecycleConfiguration" {
+	if code(err) == "NoSuchLifecycleConfiguration" || withheld(err) {
 		return nil
 	}
 	if err != nil {
@@ -87,6 +88,9 @@ func (b *bucket) describe(ctx context.Context, out *driver.Bucket) error {
 	}
 	return nil
 }
+
+// withheld reports whether keys that may read a bucket may not see how it is set up, or the service does not tell that.
+func withheld(err error) bool { return code(err) == "AccessDenied" || code(err) == "NotImplemented" }
 
 func ruleOf(r *lifecycle.Rule) driver.BucketRule {
 	return driver.BucketRule{

@@ -129,4 +129,3 @@ func (g *Gateway) empty(ctx context.Context, name driver.BucketName, holds int64
 		progress(min(1, float64(done)/float64(max(1, holds))))
 	})
 }
-

@@ -15,7 +15,7 @@ type Single struct {
 	bucket
 }
 
-var _ driver.BucketReader = (*Single)(nil)
+var _ driver.SingleBucket = (*Single)(nil)
 
 // OpenSingle returns a Single. It sends nothing yet.
 func OpenSingle(a Access) (*Single, error) {
@@ -29,14 +29,24 @@ func OpenSingle(a Access) (*Single, error) {
 	return &Single{bucket{access: a, base: base, within: Within}}, err
 }
 
-// Name returns the name of the bucket.
-func (s *Single) Name() driver.BucketName { return driver.BucketName{Bucket: s.access.Bucket} }
+// Reach returns the bucket without its content, if its keys list it.
+func (s *Single) Reach(ctx context.Context) (driver.Bucket, error) {
+	_, err := s.objects(ctx, driver.ObjectsQuery{Limit: 1})
+	return s.known(), err
+}
+
+// known returns what the settings say.
+func (s *Single) known() driver.Bucket {
+	return driver.Bucket{
+		BucketName: driver.BucketName{Bucket: s.access.Bucket}, Endpoint: s.access.Endpoint, Region: s.access.Region,
+	}
+}
 
 var errMany = fault.New(fault.Unavailable, "the bucket has more objects than can be counted in the time that there is")
 
 // Bucket describes the bucket. S3 does not tell how much it holds, so that is counted, as long as ctx allows.
 func (s *Single) Bucket(ctx context.Context, _ driver.BucketName) (driver.Bucket, error) {
-	out := driver.Bucket{BucketName: s.Name()}
+	out := s.known()
 	if err := s.describe(ctx, &out); err != nil {
 		return out, err
 	}
