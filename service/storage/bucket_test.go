@@ -347,7 +347,19 @@ func TestRequestsForBucketsThatMakeNoSenseNameTheField(t *testing.T) {
 func TestAnObjectGatewayThatIsAwayFailsNoQuestionAboutNumbers(t *testing.T) {
 	t.Parallel()
 	s := withBuckets(t)
-	id := s.done(s.call("POST", "/buckets", s.admin, object{"name": "logs", "max_size": 7}), s.admin)
+	// A job that the end of the service interrupts is repeated, and finds what is there.
+	s.cluster.Signal(t, "radosgw", syscall.SIGSTOP)
+	a := s.call("POST", "/buckets", s.admin, object{"name": "logs", "max_size": 7})
+	path := "/jobs/" + contracttest.As[storageapi.BucketAccepted](a.Want(202)).JobId
+	for contracttest.As[storageapi.Job](s.call("GET", path, s.admin, nil).Want(200)).State != "running" {
+	}
+	s.stop()
+	s.cluster.Signal(t, "radosgw", syscall.SIGCONT)
+	s.run()
+	id := s.done(a, s.admin)
+	if left := s.users(); len(left) != 1 || left[0] != "mainstay-"+id {
+		t.Errorf("%v", left)
+	}
 	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
 		s.cluster.Signal(t, "radosgw", signal)
 		stats := contracttest.As[storageapi.BucketStats](s.call("GET", "/buckets/"+id+"/stats", s.admin, nil).Want(200))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"regexp"
 
 	"github.com/minio/minio-go/v7"
@@ -39,18 +38,15 @@ func judge(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	if f, ok := errors.AsType[*fault.Error](err); ok {
-		return f
-	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	if f, ok := errors.AsType[*fault.Error](err); ok { // without the URL that the client puts before it
+		return f
+	}
 	r, answered := errors.AsType[minio.ErrorResponse](err)
 	if !answered {
-		if at, ok := errors.AsType[*url.Error](err); ok {
-			return fault.Wrap(fault.Unavailable, at.Err, "the object gateway cannot be reached")
-		}
-		return fault.Wrap(fault.Unavailable, err, "the object gateway cannot be reached, or its answer makes no sense")
+		return fault.Wrap(fault.Unavailable, err, "the answer of the object gateway makes no sense")
 	}
 	shown := r.Code
 	if !word.MatchString(shown) {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
 // Within bounds each request with its answer, and maxAnswer the size of the answer in bytes: a thousand keys of the
@@ -34,11 +36,11 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	defer context.AfterFunc(t.ctx, cancel)()
 	resp, err := t.base.RoundTrip(r.WithContext(ctx))
 	if err != nil {
-		return nil, slow(ctx, err)
+		return nil, broken(ctx, err)
 	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err := errors.Join(err, resp.Body.Close()); err != nil {
-		return nil, slow(ctx, err)
+		return nil, broken(ctx, err)
 	}
 	if len(text) > maxAnswer {
 		return nil, errLarge
@@ -50,12 +52,15 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// slow returns errSlow for what failed because the time was over.
-func slow(ctx context.Context, err error) error {
+// broken returns the fault for a request without a whole answer.
+func broken(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), errSlow) {
 		return errSlow
 	}
-	return err
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) { // which the client would put the URL into
+		return fault.New(fault.Unavailable, "the object gateway has ended the connection")
+	}
+	return fault.Wrap(fault.Unavailable, err, "the object gateway cannot be reached")
 }
 
 // reference matches references to characters in XML.
