@@ -66,8 +66,8 @@ func New(env client.Environment) *cobra.Command {
 	cmd.Long = `Work with the storage gateway: one API over storage systems, with tenants, quotas, volumes and their snapshots, and
 buckets.
 
-Volumes, snapshots, buckets and backends are named by their name or ID. What takes long is a job: commands wait for its end, or
-with --no-wait print the job, which 'mainstay storage job wait' waits for.
+Volumes, snapshots, buckets and backends are named by their name or ID. What takes long is a job: commands wait for its
+end, or with --no-wait print the job, which 'mainstay storage job wait' waits for.
 
 The token comes from --token, --token-file or STORE_TOKEN, or from 'mainstay login storage'. If none is given and the
 service runs on this machine, it is the one that "mainstay dev" leaves in .mainstay/credentials.json below the working

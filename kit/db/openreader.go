@@ -22,8 +22,8 @@ type Reader struct {
 // Close closes the connections.
 func (r *Reader) Close() error { return r.close() }
 
-// OpenReader opens an existing database to read it, also while the process that owns it runs. It creates nothing. Faults
-// name the setting "database".
+// OpenReader opens an existing database to read it, also while the process that owns it runs. It
+// creates nothing. Faults name the setting "database".
 func OpenReader(ctx context.Context, cfg Config) (*Reader, error) {
 	if cfg.URL != "" {
 		d, err := openPostgres(ctx, cfg)

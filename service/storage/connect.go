@@ -2,6 +2,8 @@ package storage
 
 import (
 	"context"
+	"log/slog"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -118,7 +120,7 @@ func (s *Service) openGateways() error {
 		if _, ok := s.ceph[name]; !ok {
 			return fault.InvalidField("object-gateways", "the setting ceph-clusters has no entry %s", name)
 		}
-		if s.gateways[name], err = openAccess("object-gateways", path, rgw.OpenGateway); err != nil {
+		if s.gateways[name], err = openAccess(s.log, "object-gateways", path, rgw.OpenGateway); err != nil {
 			return err
 		}
 	}
@@ -127,7 +129,7 @@ func (s *Service) openGateways() error {
 	}
 	s.singles = map[string]driver.SingleBucket{}
 	for name, path := range files {
-		if s.singles[name], err = openAccess("s3-buckets", path, rgw.OpenSingle); err != nil {
+		if s.singles[name], err = openAccess(s.log, "s3-buckets", path, rgw.OpenSingle); err != nil {
 			return err
 		}
 	}
@@ -135,10 +137,15 @@ func (s *Service) openGateways() error {
 }
 
 // openAccess opens what a file of a setting tells of.
-func openAccess[T any](setting, path string, open func(rgw.Access) (T, error)) (out T, err error) {
+func openAccess[T any](
+	log *slog.Logger, setting, path string, open func(rgw.Access) (T, error),
+) (out T, err error) {
 	a, err := rgw.ReadFile(setting, path)
 	if err != nil {
 		return out, err
+	}
+	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
+		log.Warn("other users may read the keys in a file", "file", path, "help", "chmod 600 "+path)
 	}
 	if out, err = open(a); err != nil {
 		return out, fault.InvalidField(setting, "%s: %s", path, fault.From(err).Message)

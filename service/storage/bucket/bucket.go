@@ -1,4 +1,5 @@
-// Package bucket makes and removes buckets of object gateways by jobs, takes in buckets that exist, and looks into both.
+// Package bucket makes and removes buckets of object gateways by jobs, takes in buckets that exist, and looks into
+// both.
 //
 //	bucket.go  Manager: requests, and what buckets hold
 //	job.go     the jobs
@@ -18,8 +19,8 @@
 //   - Keys are in memory while a job runs, and sealed in the database. They are in no answer, log, fault or audit entry.
 //   - What a job leads to is taken from the object gateway, not from what was asked for.
 //   - A bucket that was taken in is only read, and forgotten when it is deleted.
-//   - A job that fails or is cancelled leaves the bucket in a state at rest, and says why. What is left of it in the object
-//     gateway goes when it is deleted.
+//   - A job that fails or is cancelled leaves the bucket in a state at rest, and says why. What is left of it in the
+//     object gateway goes when it is deleted.
 //   - What is asked about a bucket ends within 12 seconds.
 //
 // It imports backend, caller, driver, job, record and state.
@@ -66,16 +67,23 @@ func New(c Config) *Manager {
 
 // Create begins to make a bucket, or to take one in.
 func (m *Manager) Create(ctx context.Context, req record.BucketRequest) (record.Bucket, record.Job, error) {
-	if ref := req.ConnectionRef; ref != "" {
-		if c := caller.From(ctx); c.Role != caller.Admin || !c.SeesAll() {
-			return record.Bucket{}, record.Job{}, fault.New(fault.Denied,
-				"connection_ref: takes an admin without a tenant, and %s is not one", c.Name)
-		}
-		if m.cfg.Singles[ref] == nil {
-			return record.Bucket{}, record.Job{}, fault.InvalidField("connection_ref", "the setting s3-buckets has no entry %s", ref)
-		}
+	if err := m.mayAdopt(caller.From(ctx), req.ConnectionRef); err != nil {
+		return record.Bucket{}, record.Job{}, err
 	}
 	return m.cfg.Store.CreateBucket(ctx, req, m.cfg.Jobs.Begin)
+}
+
+// mayAdopt returns a fault unless a caller may take in the bucket of an entry of the settings. Empty: none.
+func (m *Manager) mayAdopt(c caller.Caller, ref string) error {
+	switch {
+	case ref == "":
+		return nil
+	case c.Role != caller.Admin || !c.SeesAll():
+		return fault.New(fault.Denied, "connection_ref: takes an admin without a tenant, and %s is not one", c.Name)
+	case m.cfg.Singles[ref] == nil:
+		return fault.InvalidField("connection_ref", "the setting s3-buckets has no entry %s", ref)
+	}
+	return nil
 }
 
 // Delete begins to remove a bucket.

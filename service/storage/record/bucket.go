@@ -107,8 +107,8 @@ func BucketsNamed(ctx context.Context, q db.Querier, name string) (all []Bucket,
 	return all, q.Select(ctx, &all, "SELECT * FROM buckets WHERE id = ? OR name = ? ORDER BY tenant", name, name)
 }
 
-// ResealBuckets seals the keys of buckets again with the current key, where they are not, and returns how many cannot be
-// opened.
+// ResealBuckets seals the keys of buckets again with the current key, where they are not, and returns how many cannot
+// be opened.
 func ResealBuckets(ctx context.Context, tx *db.Tx, sealer *auth.Sealer) (unreadable int, err error) {
 	_, unreadable, err = keyring.Reseal(ctx, tx, sealer, "buckets", "id")
 	return unreadable, err

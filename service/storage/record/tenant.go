@@ -52,7 +52,8 @@ func (t *Tenant) Check(more Use) error {
 }
 
 const selectUse = `SELECT COUNT(*) AS volumes, COALESCE(SUM(size_bytes), 0) AS bytes, (SELECT COUNT(*) FROM snapshots
-	WHERE tenant = ? AND deleted_at IS NULL) AS snapshots, (SELECT COUNT(*) FROM buckets WHERE tenant = ?) AS buckets FROM volumes
+	WHERE tenant = ? AND deleted_at IS NULL) AS snapshots,
+	(SELECT COUNT(*) FROM buckets WHERE tenant = ?) AS buckets FROM volumes
 	WHERE tenant = ? AND deleted_at IS NULL AND NOT foreign_made`
 
 // Tenants lists the tenants in the caller's scope by name, starting after a name.

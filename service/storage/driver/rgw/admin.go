@@ -35,7 +35,8 @@ func (a *admin) call(ctx context.Context, method, path string, q url.Values, in,
 		}
 	}
 	q.Set("format", "json")
-	r, err := http.NewRequestWithContext(ctx, method, a.access.Endpoint+"/admin/"+path+"?"+q.Encode(), bytes.NewReader(text))
+	at := a.access.Endpoint + "/admin/" + path + "?" + q.Encode()
+	r, err := http.NewRequestWithContext(ctx, method, at, bytes.NewReader(text))
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "a request to the object gateway is not valid")
 	}

@@ -11,8 +11,9 @@
 //
 // # How a bucket comes to be, and goes
 //
-// Each bucket has a user of its own, so that its keys open nothing else. A user is made with room for one bucket, which it
-// makes itself. The quota is set, and then the user can make no more buckets, so that it cannot leave the quota behind.
+// Each bucket has a user of its own, so that its keys open nothing else. A user is made with room for one bucket, which
+// it makes itself. The quota is set, and then the user can make no more buckets, so that it cannot leave the quota
+// behind.
 //
 //	(none) --user--> --bucket--> --versioning, quota--> --no more buckets--> made
 //	made --new keys only--> --objects, uploads--> --bucket--> --user--> (none)

@@ -32,8 +32,8 @@ func code(err error) string {
 	return ""
 }
 
-// judge returns the fault for a failed request. Its text and its cause hold neither URLs nor what the answer says besides
-// its code.
+// judge returns the fault for a failed request. Its text and its cause hold neither URLs nor what the answer says
+// besides its code.
 func judge(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

@@ -122,8 +122,8 @@ func (b *bucket) versions(ctx context.Context, c *minio.Core) (some []minio.Obje
 	return some, nil
 }
 
-// purgeUploads ends the uploads that were not finished. Those whose keys the client does not take, which have nothing but
-// spaces, go with the bucket.
+// purgeUploads ends the uploads that were not finished. Those whose keys the client does not take, which have nothing
+// but spaces, go with the bucket.
 func (b *bucket) purgeUploads(ctx context.Context, c *minio.Core) error {
 	var same stuck
 	for {
