@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net"
@@ -31,13 +32,58 @@ func storageModule(cfg storage.Config, log *slog.Logger, started func(url, engin
 	}}
 }
 
+// storageCommand returns the commands for the host of the storage gateway. Package cli adds them to those that talk to
+// it.
+func storageCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "storage", Short: "Work with the storage gateway"}
+	buckets := &cobra.Command{Use: "bucket", Short: "Buckets of object gateways"}
+	buckets.AddCommand(bucketKeysCommand())
+	cmd.AddCommand(buckets)
+	return cmd
+}
+
+func bucketKeysCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "keys BUCKET",
+		Short: "Print the keys of a bucket, on the gateway's host",
+		Long: `Print the keys of a bucket that the gateway has made, as JSON. It works on the gateway's host only, beside the service:
+it reads the database and the secret key in the data folder, or where the environment variables of the service say. No
+request over the network answers with keys.
+
+The bucket is named by its name or, if several tenants have one of that name, its ID.`,
+		Example: `  mainstay storage bucket keys logs --data /var/lib/mainstay/storage`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var cfg storage.Config
+			if err := config.Load(
+				&cfg, storage.EnvPrefix, config.Sources{Flags: cmd.Flags(), Environ: environOf(cmd)},
+			); err != nil {
+				return err
+			}
+			log, err := telemetry.NewLogger(cmd.ErrOrStderr(), "text", "warn")
+			if err != nil {
+				return err
+			}
+			keys, err := storage.BucketKeys(cmd.Context(), cfg, log, args[0])
+			if err != nil {
+				return err
+			}
+			e := json.NewEncoder(cmd.OutOrStdout())
+			e.SetIndent("", "  ")
+			return e.Encode(keys)
+		},
+	}
+	cmd.Flags().String("data", "", "data folder of the service (environment: STORE_DATA) (default .mainstay/storage)")
+	return cmd
+}
+
 func serveStorageCommand() *cobra.Command {
 	var logLevel, logFormat string
 	cmd := &cobra.Command{
 		Use:   "storage",
-		Short: "Run the storage gateway: volumes and their snapshots",
-		Long: `Run the storage gateway. It is being built: volumes, snapshots and clones in Ceph clusters and in folders of this host
-work, over its API, gRPC and 'mainstay storage'.
+		Short: "Run the storage gateway: volumes, snapshots and buckets",
+		Long: `Run the storage gateway. It is being built: volumes, snapshots and clones in Ceph clusters and in folders of this host,
+and buckets in Ceph's object gateway work, over its API, gRPC and 'mainstay storage'.
 
 Without --auth-required everybody on this machine is the admin anonymous. With it, requests carry a JSON Web Token that
 is signed with HS256 and STORE_JWT_SECRET, with the claims sub, role (viewer, operator or admin), tenant and exp.

@@ -79,7 +79,7 @@ func Units() []Unit {
 			Name: "storage", Title: "the storage gateway", API: true,
 			Credentials: newStorageCredentials, Try: []string{"storage volume create data --size 1GiB", "storage volume list"},
 			prefix: storage.EnvPrefix, settings: func() any { return &storage.Config{} },
-			serve: serveStorageCommand, dev: devStorage,
+			serve: serveStorageCommand, command: storageCommand, dev: devStorage,
 		},
 		{
 			Name: "agent", Title: "the site agent", API: true,

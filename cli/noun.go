@@ -22,8 +22,9 @@ type Noun struct {
 	// Service is the service that the commands talk to.
 	Service *client.Service
 
-	// command returns the command. If it is nil, package app provides a command with this name, for
-	// tasks that need no running service, and below returns the commands that are added to it.
+	// command returns the command, to which the tasks are added that need no running service, if package
+	// app provides a command with this name. If it is nil, package app provides the command, and below
+	// returns the commands that are added to it.
 	command func(client.Environment) *cobra.Command
 	below   func(client.Environment) []*cobra.Command
 }
@@ -46,13 +47,38 @@ func agentCommands(env client.Environment) []*cobra.Command { return agent.Comma
 
 // addTo adds the noun's commands to root, which already has those of package app.
 func (n *Noun) addTo(root *cobra.Command, env client.Environment) {
+	of := named(root, n.Name)
 	if n.command != nil {
-		root.AddCommand(n.command(env))
-		return
-	}
-	for _, cmd := range root.Commands() {
-		if cmd.Name() == n.Name {
-			cmd.AddCommand(n.below(env)...)
+		cmd := n.command(env)
+		if of != nil {
+			root.RemoveCommand(of)
+			graft(cmd, of, of.PersistentPreRun)
 		}
+		root.AddCommand(cmd)
+	} else if of != nil {
+		of.AddCommand(n.below(env)...)
+	}
+}
+
+// named returns the command with a name below another one, or nil.
+func named(below *cobra.Command, name string) *cobra.Command {
+	for _, cmd := range below.Commands() {
+		if cmd.Name() == name {
+			return cmd
+		}
+	}
+	return nil
+}
+
+// graft adds the commands below from to those below to, with what runs before them. Groups that both have become one.
+func graft(to, from *cobra.Command, before func(cmd *cobra.Command, args []string)) {
+	for _, cmd := range from.Commands() {
+		if into := named(to, cmd.Name()); into != nil {
+			graft(into, cmd, before)
+			continue
+		}
+		from.RemoveCommand(cmd)
+		cmd.PersistentPreRun = before
+		to.AddCommand(cmd)
 	}
 }

@@ -61,6 +61,7 @@ test_packages() {
 	need ceph-mon "disks in Ceph" command -v ceph-mon
 	need ceph-osd "disks in Ceph" command -v ceph-osd
 	need ceph-mgr "volumes in Ceph" command -v ceph-mgr
+	need radosgw "buckets in Ceph" command -v radosgw
 	need python3-rbd "reads and writes volumes in Ceph" sh -c 'ls /usr/lib/python3/dist-packages/rbd.*.so'
 	need ceph-common "disks in Ceph" command -v rbd
 	need qemu-block-extra "disks in Ceph" sh -c 'ls /usr/lib/*/qemu/block-rbd.so'

@@ -165,6 +165,68 @@ func (c *Client) UncordonBackendWithBody(ctx context.Context, id BackendID, cont
 	return c.Send(ctx, rest.To("POST", "/backends/{id}/uncordon").Path("id", id).Body(contentType, body), editors)
 }
 
+// ListBuckets The buckets that the caller may see, newest first
+func (c *Client) ListBuckets(ctx context.Context, params *ListBucketsParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/buckets")
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+		out.Query("backend", params.Backend)
+		out.Query("state", params.State)
+		out.Query("limit", params.Limit)
+		out.Query("cursor", params.Cursor)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// CreateBucket Make a bucket, or take in one that exists
+func (c *Client) CreateBucket(ctx context.Context, params *CreateBucketParams, body CreateBucketJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/buckets")
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// CreateBucketWithBody Make a bucket, or take in one that exists
+func (c *Client) CreateBucketWithBody(ctx context.Context, params *CreateBucketParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/buckets")
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// DeleteBucket Remove a bucket with its objects
+func (c *Client) DeleteBucket(ctx context.Context, id BucketID, params *DeleteBucketParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("DELETE", "/buckets/{id}").Path("id", id)
+	if params != nil {
+		out.Query("force", params.Force)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// GetBucket One bucket
+func (c *Client) GetBucket(ctx context.Context, id BucketID, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/buckets/{id}").Path("id", id), editors)
+}
+
+// ListBucketObjects What a folder of a bucket holds, by name
+func (c *Client) ListBucketObjects(ctx context.Context, id BucketID, params *ListBucketObjectsParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/buckets/{id}/objects").Path("id", id)
+	if params != nil {
+		out.Query("prefix", params.Prefix)
+		out.Query("limit", params.Limit)
+		out.Query("cursor", params.Cursor)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// GetBucketStats What a bucket holds
+func (c *Client) GetBucketStats(ctx context.Context, id BucketID, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/buckets/{id}/stats").Path("id", id), editors)
+}
+
 // ListClusters What the backends are, as they were last seen
 func (c *Client) ListClusters(ctx context.Context, params *ListClustersParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("GET", "/clusters")

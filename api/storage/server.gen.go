@@ -77,6 +77,34 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Path("id", &q.Id)
 		q.Body = rest.JSON[UncordonBackendJSONRequestBody](in, false)
 	}, s.UncordonBackend, UncordonBackendResponseObject.VisitUncordonBackendResponse))
+	mux.HandleFunc("GET "+base+"/buckets", rest.Serve(fail, func(in *rest.Input, q *ListBucketsRequestObject) {
+		in.Query("tenant", false, &q.Params.Tenant)
+		in.Query("backend", false, &q.Params.Backend)
+		in.Query("state", false, &q.Params.State)
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListBuckets, ListBucketsResponseObject.VisitListBucketsResponse))
+	mux.HandleFunc("POST "+base+"/buckets", rest.Serve(fail, func(in *rest.Input, q *CreateBucketRequestObject) {
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+		q.Body = rest.JSON[CreateBucketJSONRequestBody](in, true)
+	}, s.CreateBucket, CreateBucketResponseObject.VisitCreateBucketResponse))
+	mux.HandleFunc("DELETE "+base+"/buckets/{id}", rest.Serve(fail, func(in *rest.Input, q *DeleteBucketRequestObject) {
+		in.Path("id", &q.Id)
+		in.Query("force", false, &q.Params.Force)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+	}, s.DeleteBucket, DeleteBucketResponseObject.VisitDeleteBucketResponse))
+	mux.HandleFunc("GET "+base+"/buckets/{id}", rest.Serve(fail, func(in *rest.Input, q *GetBucketRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.GetBucket, GetBucketResponseObject.VisitGetBucketResponse))
+	mux.HandleFunc("GET "+base+"/buckets/{id}/objects", rest.Serve(fail, func(in *rest.Input, q *ListBucketObjectsRequestObject) {
+		in.Path("id", &q.Id)
+		in.Query("prefix", false, &q.Params.Prefix)
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListBucketObjects, ListBucketObjectsResponseObject.VisitListBucketObjectsResponse))
+	mux.HandleFunc("GET "+base+"/buckets/{id}/stats", rest.Serve(fail, func(in *rest.Input, q *GetBucketStatsRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.GetBucketStats, GetBucketStatsResponseObject.VisitGetBucketStatsResponse))
 	mux.HandleFunc("GET "+base+"/clusters", rest.Serve(fail, func(in *rest.Input, q *ListClustersRequestObject) {
 		in.Query("backend", false, &q.Params.Backend)
 		in.Query("limit", false, &q.Params.Limit)
@@ -607,6 +635,119 @@ type UncordonBackendResponseObject interface {
 type UncordonBackend200JSONResponse Backend
 
 func (r UncordonBackend200JSONResponse) VisitUncordonBackendResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ListBucketsRequestObject is a request of ListBuckets.
+type ListBucketsRequestObject struct {
+	Params ListBucketsParams
+}
+
+// ListBucketsResponseObject is an answer of ListBuckets.
+type ListBucketsResponseObject interface {
+	VisitListBucketsResponse(w http.ResponseWriter) error
+}
+
+type ListBuckets200ResponseHeaders struct {
+	Link *string
+}
+
+type ListBuckets200JSONResponse struct {
+	Body    []Bucket
+	Headers ListBuckets200ResponseHeaders
+}
+
+func (r ListBuckets200JSONResponse) VisitListBucketsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
+}
+
+// CreateBucketRequestObject is a request of CreateBucket.
+type CreateBucketRequestObject struct {
+	Params CreateBucketParams
+	Body   *CreateBucketJSONRequestBody
+}
+
+// CreateBucketResponseObject is an answer of CreateBucket.
+type CreateBucketResponseObject interface {
+	VisitCreateBucketResponse(w http.ResponseWriter) error
+}
+
+type CreateBucket202JSONResponse BucketAccepted
+
+func (r CreateBucket202JSONResponse) VisitCreateBucketResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
+// DeleteBucketRequestObject is a request of DeleteBucket.
+type DeleteBucketRequestObject struct {
+	Id     BucketID
+	Params DeleteBucketParams
+}
+
+// DeleteBucketResponseObject is an answer of DeleteBucket.
+type DeleteBucketResponseObject interface {
+	VisitDeleteBucketResponse(w http.ResponseWriter) error
+}
+
+type DeleteBucket202JSONResponse BucketAccepted
+
+func (r DeleteBucket202JSONResponse) VisitDeleteBucketResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
+// GetBucketRequestObject is a request of GetBucket.
+type GetBucketRequestObject struct {
+	Id BucketID
+}
+
+// GetBucketResponseObject is an answer of GetBucket.
+type GetBucketResponseObject interface {
+	VisitGetBucketResponse(w http.ResponseWriter) error
+}
+
+type GetBucket200JSONResponse Bucket
+
+func (r GetBucket200JSONResponse) VisitGetBucketResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ListBucketObjectsRequestObject is a request of ListBucketObjects.
+type ListBucketObjectsRequestObject struct {
+	Id     BucketID
+	Params ListBucketObjectsParams
+}
+
+// ListBucketObjectsResponseObject is an answer of ListBucketObjects.
+type ListBucketObjectsResponseObject interface {
+	VisitListBucketObjectsResponse(w http.ResponseWriter) error
+}
+
+type ListBucketObjects200ResponseHeaders struct {
+	Link *string
+}
+
+type ListBucketObjects200JSONResponse struct {
+	Body    []BucketEntry
+	Headers ListBucketObjects200ResponseHeaders
+}
+
+func (r ListBucketObjects200JSONResponse) VisitListBucketObjectsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
+}
+
+// GetBucketStatsRequestObject is a request of GetBucketStats.
+type GetBucketStatsRequestObject struct {
+	Id BucketID
+}
+
+// GetBucketStatsResponseObject is an answer of GetBucketStats.
+type GetBucketStatsResponseObject interface {
+	VisitGetBucketStatsResponse(w http.ResponseWriter) error
+}
+
+type GetBucketStats200JSONResponse BucketStats
+
+func (r GetBucketStats200JSONResponse) VisitGetBucketStatsResponse(w http.ResponseWriter) error {
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
@@ -1661,6 +1802,24 @@ type Server interface {
 	// UncordonBackend Use a backend for new things again
 	// (POST /backends/{id}/uncordon)
 	UncordonBackend(context.Context, UncordonBackendRequestObject) (UncordonBackendResponseObject, error)
+	// ListBuckets The buckets that the caller may see, newest first
+	// (GET /buckets)
+	ListBuckets(context.Context, ListBucketsRequestObject) (ListBucketsResponseObject, error)
+	// CreateBucket Make a bucket, or take in one that exists
+	// (POST /buckets)
+	CreateBucket(context.Context, CreateBucketRequestObject) (CreateBucketResponseObject, error)
+	// DeleteBucket Remove a bucket with its objects
+	// (DELETE /buckets/{id})
+	DeleteBucket(context.Context, DeleteBucketRequestObject) (DeleteBucketResponseObject, error)
+	// GetBucket One bucket
+	// (GET /buckets/{id})
+	GetBucket(context.Context, GetBucketRequestObject) (GetBucketResponseObject, error)
+	// ListBucketObjects What a folder of a bucket holds, by name
+	// (GET /buckets/{id}/objects)
+	ListBucketObjects(context.Context, ListBucketObjectsRequestObject) (ListBucketObjectsResponseObject, error)
+	// GetBucketStats What a bucket holds
+	// (GET /buckets/{id}/stats)
+	GetBucketStats(context.Context, GetBucketStatsRequestObject) (GetBucketStatsResponseObject, error)
 	// ListClusters What the backends are, as they were last seen
 	// (GET /clusters)
 	ListClusters(context.Context, ListClustersRequestObject) (ListClustersResponseObject, error)

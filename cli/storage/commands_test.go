@@ -46,6 +46,7 @@ const (
 	snapshotID  = "01a20b56-c1bc-741c-92d0-a6ddefd10974"
 	backendID   = "01a20b56-c1bc-741c-92d0-a6ddefd10975"
 	clusterID   = "01a20b56-c1bc-741c-92d0-a6ddefd10976"
+	bucketID    = "01a20b56-c1bc-741c-92d0-a6ddefd10978"
 	jobID       = "01a20b56-c1bc-741c-92d0-a6ddefd10977"
 	versionText = `{"name":"mainstay-storage","version":"1","api":"v1"}`
 	at          = `"2026-11-25T12:00:00Z"`
@@ -61,6 +62,8 @@ const (
 	snapshot = `{"id":"` + snapshotID + `","volume_id":"` + volumeID + `","tenant_id":"acme","name":"before","state":"ready",` +
 		`"size_bytes":1073741824,"used_bytes":512,"consistency":"crash","snapshot_class":"","dependents":0,"last_error":"",` +
 		`"created_at":` + at + `,"ready_at":` + at + `}`
+	bucket = `{"id":"` + bucketID + `","tenant_id":"acme","name":"logs","bucket_name":"logs-1","endpoint":"https://s3",` +
+		`"region":"us-east-1","secret_ref":"bucket-1","namespace":"","adopted":false,"state":"bound","last_error":"","created_at":` + at + `}`
 	policy = `{"name":"default","description":"","backend_id":"` + backendID + `","pool":"","kind":"block","storage_class":"",` +
 		`"snapshot_class":"","created_at":` + at + `}`
 	tenant = `{"name":"acme","description":"","quota":{"bytes":2048},"used":{"volumes":1,"bytes":1024,"snapshots":0,"buckets":0,` +
@@ -78,6 +81,7 @@ const (
 func examples() map[string]string {
 	onVolume := accepted + `{"volume_id":"` + volumeID + `","storage_class":"","namespace":"","pvc":""}}`
 	onSnapshot := accepted + `{"volume_id":"` + volumeID + `","snapshot_id":"` + snapshotID + `"}}`
+	onBucket := accepted + `{"bucket_id":"` + bucketID + `","namespace":""}}`
 	onOSD := accepted + `{"cluster_id":"` + clusterID + `","osd_id":3}}`
 	event := `[{"id":"audit-1","at":` + at + `,"type":"audit","kind":"volume.create","message":"data","actor":"ada","tenant_id":"acme",` +
 		`"resource_type":"volume","resource_id":"` + volumeID + `"}]`
@@ -110,7 +114,12 @@ func examples() map[string]string {
 		"ListSnapshots": "[" + snapshot + "]", "GetSnapshot": snapshot, "CreateSnapshot": onSnapshot, "DeleteSnapshot": onSnapshot,
 		"CloneSnapshot":   accepted + `{"volume_id":"` + volumeID + `","mode":"clone"}}`,
 		"RestoreSnapshot": accepted + `{"volume_id":"` + volumeID + `","mode":"restore"}}`,
-		"ListPolicies":    "[" + policy + "]", "GetPolicy": policy, "PutPolicy": policy,
+		"ListBuckets":     "[" + bucket + "]", "GetBucket": bucket, "CreateBucket": onBucket, "DeleteBucket": onBucket,
+		"GetBucketStats": `{"bucket_id":"` + bucketID + `","bucket":"logs-1","available":true,"reason":"","num_objects":2,"size_bytes":3,` +
+			`"quota":{"max_objects":0,"max_size":0},"versioning":"disabled","lifecycle":[]}`,
+		"ListBucketObjects": `[{"key":"a/","folder":true,"size_bytes":0,"modified_at":null},` +
+			`{"key":"b\u001b","folder":false,"size_bytes":1024,"modified_at":` + at + `}]`,
+		"ListPolicies": "[" + policy + "]", "GetPolicy": policy, "PutPolicy": policy,
 		"ListTenants": "[" + tenant + "]", "GetTenant": tenant, "PutTenant": tenant,
 		"ListJobs": "[" + done + "]", "GetJob": done, "CancelJob": done, "WatchJob": "event: job\ndata: " + done + "\n\n",
 		"ListAlerts": "[" + alert + "]", "AcknowledgeAlert": alert, "SilenceAlert": alert, "ResolveAlert": alert,
@@ -199,20 +208,27 @@ func commandLines() map[string]string {
 		"alert list": "ListAlerts",
 		"alerts list --state all --severity critical": "ListAlerts",
 		"alert evaluate": "EvaluateAlerts",
-		"alert acknowledge quota_near-acme:volumes-1":                    "ListAlerts AcknowledgeAlert",
-		"alert silence quota_near-acme:volumes-1 --for 8h --reason work": "ListAlerts SilenceAlert",
-		"alert resolve quota_near-acme:volumes-1":                        "ListAlerts ResolveAlert",
-		"capacity show --cluster local":                                  "GetSummary",
-		"capacity history --cluster local --since 1h --points 60":        "GetCapacityHistory",
-		"event list --type job --tenant acme --about x":                  "ListEvents",
-		"volume events data":                                             "ListVolumes ListVolumeEvents",
-		"preflight":                                                      "GetUpgradePreflight",
-		"cluster metrics --prefix ceph --cluster prod":                   "ListCephMetrics",
-		"maintenance show":                                               "GetMaintenance",
-		"maintenance pause":                                              "SetMaintenance",
-		"maintenance resume":                                             "SetMaintenance",
-		"audit verify":                                                   "VerifyAudit",
-		"audit acknowledge 7 --note read":                                "AcknowledgeAudit",
+		"alert acknowledge quota_near-acme:volumes-1":             "ListAlerts AcknowledgeAlert",
+		"bucket list --state bound --tenant acme --backend local": "ListBackends ListBuckets",
+		"buckets show logs":                          "ListBuckets GetBucket",
+		"bucket stats logs":                          "ListBuckets GetBucketStats",
+		"bucket objects logs --prefix a/ --all":      "ListBuckets ListBucketObjects",
+		"bucket delete logs --force --yes":           "ListBuckets DeleteBucket GetJob GetJob",
+		"bucket create off --connection c --no-wait": "CreateBucket GetJob",
+		"bucket create logs --backend local --tenant acme --max-objects 5 --max-size 1G --versioning": "ListBackends CreateBucket GetJob GetBucket",
+		"alert silence quota_near-acme:volumes-1 --for 8h --reason work":                              "ListAlerts SilenceAlert",
+		"alert resolve quota_near-acme:volumes-1":                                                     "ListAlerts ResolveAlert",
+		"capacity show --cluster local":                                                               "GetSummary",
+		"capacity history --cluster local --since 1h --points 60":                                     "GetCapacityHistory",
+		"event list --type job --tenant acme --about x":                                               "ListEvents",
+		"volume events data": "ListVolumes ListVolumeEvents",
+		"preflight":          "GetUpgradePreflight",
+		"cluster metrics --prefix ceph --cluster prod": "ListCephMetrics",
+		"maintenance show":                "GetMaintenance",
+		"maintenance pause":               "SetMaintenance",
+		"maintenance resume":              "SetMaintenance",
+		"audit verify":                    "VerifyAudit",
+		"audit acknowledge 7 --note read": "AcknowledgeAudit",
 	}
 }
 
@@ -296,6 +312,10 @@ func TestATableShowsNamesAndSizes(t *testing.T) {
 	for line, want := range map[string]string{
 		"volume list":                            "data   available   block   1.0 GiB   -      default   local     acme",
 		"snapshot list":                          snapshotID + "   before   data     ready   1.0 GiB   512 B   crash",
+		"bucket list":                            "logs   bound   logs-1   https://s3   no        acme",
+		"bucket objects logs":                    "b\\x1b   1.0 KiB   2026-",
+		"bucket create logs":                     "The bucket logs is logs-1 at https://s3.\n",
+		"bucket delete logs --yes":               "Deleted the bucket logs.\n",
 		"backend list":                           "local   nfs    external   ready    block,file,snapshots,clone,expansion   local",
 		"cluster list":                           "local   local     ok       1.0 KiB of 4.0 KiB (25%)",
 		"osd list":                               "3    n1     yes   no   -        ssd     1 B of 0 B   local",
@@ -331,6 +351,7 @@ func TestSizesHaveUnitsAndReachTheService(t *testing.T) {
 		"volume create data --size 10GiB":           `"size_bytes":10737418240`,
 		"volume expand data --size 2T":              `"new_size_bytes":2199023255552`,
 		"snapshot clone before d --size 1M":         `"size_bytes":1048576`,
+		"bucket create b --max-size 1K":             `{"max_size":1024,"name":"b"}`,
 		"tenant set acme --capacity 1K":             `{"quota":{"bytes":1024}}`,
 		"tenant set acme --volumes 0":               `{"quota":{"volumes":0}}`,
 		"policy set p --backend local --kind block": `{"backend_id":"` + backendID + `","kind":"block"}`,

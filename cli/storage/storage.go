@@ -6,12 +6,13 @@
 //	backend.go   storage systems; cluster.go: what they consist of
 //	policy.go    how volumes are made; tenant.go: who has them, and how many
 //	volume.go    volumes; snapshot.go: their snapshots, and volumes made of these; image.go: images by names of one's own
+//	bucket.go    buckets of object gateways
 //	job.go       work that takes long: wait for it, follow it, cancel it; maintenance.go: start none of it
 //	alert.go     what needs attention; capacity.go: how full clusters are, and were
 //	event.go     what happened, and whether an upgrade can begin
 //	audit.go     the audit log; version.go: which version runs, and whether it can work
 //
-// Volumes, snapshots and backends are named by their name or ID. Policies and tenants have only names.
+// Volumes, snapshots, buckets and backends are named by their name or ID. Policies and tenants have only names.
 package storage
 
 import (
@@ -60,13 +61,14 @@ func decode[T any](a client.Answer, err error) (T, error) { return client.Decode
 // New returns the command `storage` with all commands below it.
 func New(env client.Environment) *cobra.Command {
 	cmd := verb.Group(
-		"storage", "Volumes and their snapshots in storage systems, with tenants and quotas",
+		"storage", "Volumes, snapshots and buckets in storage systems, with tenants and quotas",
 		"  mainstay storage volume create data --size 10GiB\n  mainstay storage snapshot create data --name before",
 	)
-	cmd.Long = `Work with the storage gateway: one API over storage systems, with tenants, quotas, volumes and their snapshots.
+	cmd.Long = `Work with the storage gateway: one API over storage systems, with tenants, quotas, volumes and their snapshots, and
+buckets.
 
-Volumes, snapshots and backends are named by their name or ID. What takes long is a job: commands wait for its end, or
-with --no-wait print the job, which 'mainstay storage job wait' waits for.
+Volumes, snapshots, buckets and backends are named by their name or ID. What takes long is a job: commands wait for its
+end, or with --no-wait print the job, which 'mainstay storage job wait' waits for.
 
 The token comes from --token, --token-file or STORE_TOKEN, or from 'mainstay login storage'. If none is given and the
 service runs on this machine, it is the one that "mainstay dev" leaves in .mainstay/credentials.json below the working
@@ -74,8 +76,9 @@ directory.`
 	s := commands{verb.NewSession(env, &api)}
 	s.AddFlags(cmd)
 	cmd.AddCommand(
-		s.volumes(), s.snapshots(), s.images(), s.policies(), s.tenants(), s.backends(), s.clusters(), s.nodes(), s.osds(), s.pools(),
-		s.jobs(), s.alerts(), s.capacity(), s.maintenance(), s.events(), s.audit(), s.preflight(), s.version(), s.health(),
+		s.volumes(), s.snapshots(), s.images(), s.buckets(), s.policies(), s.tenants(), s.backends(), s.clusters(), s.nodes(),
+		s.osds(), s.pools(), s.jobs(), s.alerts(), s.capacity(), s.maintenance(), s.events(), s.audit(), s.preflight(),
+		s.version(), s.health(),
 	)
 	s.Complete(cmd)
 	return cmd
@@ -111,6 +114,16 @@ var kinds = map[string]*verb.Kind[*storageapi.Client]{
 			return c.API.ListRBDImages(ctx, &storageapi.ListRBDImagesParams{Limit: p.Limit, Cursor: p.Cursor})
 		},
 		Object: verb.As(&Service, func(i storageapi.RBDImage) verb.Object { return verb.Object{Name: i.Pool + "/" + i.Name} }),
+	},
+	"BUCKET": {
+		What: "bucket", Listed: "mainstay storage bucket list",
+		List: func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
+			return c.API.ListBuckets(ctx, &storageapi.ListBucketsParams{Limit: p.Limit, Cursor: p.Cursor})
+		},
+		Get: func(ctx context.Context, c *call, id string) (*http.Response, error) { return c.API.GetBucket(ctx, id) },
+		Object: verb.As(&Service, func(b storageapi.Bucket) verb.Object {
+			return verb.Object{ID: b.Id, Name: b.Name, Owner: b.TenantId}
+		}),
 	},
 	"BACKEND": {
 		What: "backend", Listed: "mainstay storage backend list", Flags: []string{"backend"},

@@ -23,11 +23,12 @@ func mainstay(ctx context.Context, t *testing.T, dir string, args ...string) (co
 	return code, o.String(), e.String()
 }
 
-// serveStorage runs the storage gateway until the test ends, and returns its URL.
-func serveStorage(t *testing.T) string {
+// serveStorage runs the storage gateway until the test ends, and returns its URL and its data folder.
+func serveStorage(t *testing.T) (url, data string) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	data, done := t.TempDir(), make(chan int, 1)
+	data = t.TempDir()
+	done := make(chan int, 1)
 	log, to := io.Pipe()
 	go func() {
 		code := cli.Main(ctx, []string{"serve", "storage", "--listen", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0", "--data", data},
@@ -45,17 +46,18 @@ func serveStorage(t *testing.T) string {
 	for lines.Scan() {
 		if m := address.FindStringSubmatch(lines.Text()); m != nil {
 			go func() { _, _ = io.Copy(io.Discard, log) }() // or the service would wait for a reader
-			return m[1]
+			return m[1], data
 		}
 	}
 	t.Fatal("it did not start")
-	return ""
+	return "", ""
 }
 
 // The steps are those of a person: each needs what the ones before it have made.
 func TestTheCommandsOfStorageWorkWithTheService(t *testing.T) {
 	t.Parallel()
-	url, dir := serveStorage(t), t.TempDir()
+	url, data := serveStorage(t)
+	dir := t.TempDir()
 	for _, step := range []struct {
 		line string
 		code int
@@ -99,6 +101,12 @@ func TestTheCommandsOfStorageWorkWithTheService(t *testing.T) {
 		{"backend uncordon local", 0, "Volumes are made in local again."},
 		{"backend create missing --type nfs", 1, "the setting directories has no entry missing"},
 		{"policy delete fast --yes", 0, "Deleted the policy fast."},
+		{"bucket create logs", 1, "no backend has buckets"},
+		{"bucket create logs", 1, "'mainstay storage backend list' shows what the backends can do"},
+		{"bucket list -o json", 0, "[]"},
+		{"bucket keys logs --data " + data, 1, "there is no bucket logs"},
+		{"bucket keys logs --data " + dir, 1, "is this the data folder of the service?"},
+		{"bucket keys", 2, "accepts 1 arg"},
 		{"tenant delete acme --yes", 1, "the tenant has 1 volumes"},
 		{"audit list --action volume.delete", 0, "anonymous   volume.delete"},
 		{"audit verify", 0, "Whole"},

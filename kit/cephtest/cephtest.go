@@ -2,7 +2,7 @@
 
 // Package cephtest gives tests a real Ceph on this machine: a monitor and one OSD that
 // keeps everything in memory, out of Debian's packages, gone with the test. With a manager, it also
-// tells how full it is.
+// tells how full it is. Cluster.StartGateway adds the object gateway.
 package cephtest
 
 import (
@@ -67,8 +67,8 @@ func Helper(t testing.TB) string {
 	return path
 }
 
-// Signal sends a signal to a daemon: ceph-mon, ceph-osd or ceph-mgr. One that is to stop has stopped then: its threads go
-// on until one of them has taken note.
+// Signal sends a signal to a daemon: ceph-mon, ceph-osd, ceph-mgr or radosgw. One that is to stop has stopped then:
+// its threads go on until one of them has taken note.
 func (c *Cluster) Signal(t testing.TB, daemon string, signal syscall.Signal) {
 	t.Helper()
 	if err := syscall.Kill(c.pids[daemon], signal); err != nil {

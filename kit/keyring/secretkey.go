@@ -78,6 +78,9 @@ func SecretKeys(ctx context.Context, d *db.DB, cfg Config) (*Keys, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := durable.CleanUp(filepath.Join(cfg.Data, currentFile)); err != nil {
+		return nil, fault.Wrap(fault.Invalid, err, "data: cannot clean up %s", cfg.Data)
+	}
 	current, accepted, err := readKeys(cfg, known)
 	if err != nil {
 		return nil, err
@@ -365,9 +368,6 @@ func readKeys(cfg Config, known string) (current *secret, accepted []*secret, er
 		if s.value != "" && len(s.value) < minSecretKey {
 			return nil, nil, fault.InvalidField(s.field, "must have at least %d characters", minSecretKey)
 		}
-	}
-	if err := durable.CleanUp(filepath.Join(cfg.Data, currentFile)); err != nil {
-		return nil, nil, fault.Wrap(fault.Invalid, err, "data: cannot clean up %s", cfg.Data)
 	}
 	previous, err := readFile(cfg, previousFile)
 	if err != nil {

@@ -24,6 +24,9 @@ type Config struct {
 	CephClusters []string `key:"ceph-clusters" help:"Clusters that backends of the type ceph use, as NAME=[USER@]PATH: the path of a ceph.conf that names the keyring, and the client, admin without one."`
 	CephProgram  string   `key:"ceph-program" help:"Program mainstay-ceph, which speaks to Ceph. Default: the one beside this program, or in PATH."`
 
+	ObjectGateways []string `key:"object-gateways" help:"Object gateways of these clusters (RGW), as NAME=PATH, with the same names: the path of a JSON file with endpoint, access_key and secret_key, and if needed region and ca_file."`
+	S3Buckets      []string `key:"s3-buckets" help:"Buckets of any S3 service that can be taken in, as NAME=PATH: a file like those of object-gateways that names the bucket, too."`
+
 	MonitorInterval    int    `key:"monitor-interval-secs" default:"60" min:"1" max:"3600" help:"How often the conditions of alerts are checked, in seconds."`
 	AlertWebhookURL    string `key:"alert-webhook-url" help:"URL that is told about alerts that open and resolve, as Standard Webhooks."`
 	AlertWebhookSecret string `key:"alert-webhook-secret" secret:"true" help:"Secret (whsec_...) that signs what is sent to alert-webhook-url."`
@@ -58,6 +61,12 @@ func (c *Config) Validate() error {
 		return err
 	}
 	if _, err := parseClusters(c.CephClusters); err != nil {
+		return err
+	}
+	if _, err := parsePaths("object-gateways", c.ObjectGateways); err != nil {
+		return err
+	}
+	if _, err := parsePaths("s3-buckets", c.S3Buckets); err != nil {
 		return err
 	}
 	if err := monitor.CheckWebhook(c.AlertWebhookURL, c.AlertWebhookSecret); err != nil {
@@ -107,7 +116,7 @@ func (c *Config) folders() (map[string]string, error) {
 	if len(c.Directories) == 0 {
 		return map[string]string{LocalBackend: filepath.Join(c.Data, "volumes")}, nil
 	}
-	return parseFolders(c.Directories)
+	return parsePaths("directories", c.Directories)
 }
 
 func (c *Config) server() httpserve.Config {

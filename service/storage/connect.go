@@ -2,12 +2,15 @@ package storage
 
 import (
 	"context"
+	"log/slog"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
+	"github.com/mainstay-infra/mainstay/service/storage/driver/rgw"
 	"github.com/mainstay-infra/mainstay/service/storage/record"
 )
 
@@ -39,9 +42,9 @@ func parseEntries(key string, entries []string, form string, valid func(value st
 	return all, nil
 }
 
-// parseFolders reads the setting directories.
-func parseFolders(entries []string) (map[string]string, error) {
-	return parseEntries("directories", entries, "NAME=PATH", filepath.IsAbs)
+// parsePaths reads a setting whose entries are NAME=PATH.
+func parsePaths(key string, entries []string) (map[string]string, error) {
+	return parseEntries(key, entries, "NAME=PATH", filepath.IsAbs)
 }
 
 // cephUser matches the names of Ceph's clients, without "client.".
@@ -98,7 +101,51 @@ func (s *Service) connect(ctx context.Context, b record.Backend) (driver.Driver,
 		return nil, err
 	}
 	if b.Type == record.TypeCeph {
-		return s.openCeph(s.ceph[b.ConnectionRef], c.NativeID)
+		return s.openCeph(s.ceph[b.ConnectionRef], c.NativeID, s.gateways[b.ConnectionRef])
 	}
 	return openDirectory(s.folders[b.ConnectionRef], c.NativeID)
+}
+
+// openGateways reads the settings object-gateways and s3-buckets.
+func (s *Service) openGateways() error {
+	files, err := parsePaths("object-gateways", s.cfg.ObjectGateways)
+	if err != nil {
+		return err
+	}
+	s.gateways = map[string]*rgw.Gateway{}
+	for name, path := range files {
+		if _, ok := s.ceph[name]; !ok {
+			return fault.InvalidField("object-gateways", "the setting ceph-clusters has no entry %s", name)
+		}
+		if s.gateways[name], err = openAccess(s.log, "object-gateways", path, rgw.OpenGateway); err != nil {
+			return err
+		}
+	}
+	if files, err = parsePaths("s3-buckets", s.cfg.S3Buckets); err != nil {
+		return err
+	}
+	s.singles = map[string]driver.SingleBucket{}
+	for name, path := range files {
+		if s.singles[name], err = openAccess(s.log, "s3-buckets", path, rgw.OpenSingle); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openAccess opens what a file of a setting tells of.
+func openAccess[T any](
+	log *slog.Logger, setting, path string, open func(rgw.Access) (T, error),
+) (out T, err error) {
+	a, err := rgw.ReadFile(setting, path)
+	if err != nil {
+		return out, err
+	}
+	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
+		log.Warn("other users may read the keys in a file", "file", path, "help", "chmod 600 "+path)
+	}
+	if out, err = open(a); err != nil {
+		return out, fault.InvalidField(setting, "%s: %s", path, fault.From(err).Message)
+	}
+	return out, nil
 }

@@ -4,6 +4,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -49,7 +52,8 @@ func (tr *tour) ok(id, path string, body any, status int) answer {
 
 func TestEveryOperationIsExercisedRefusesStrangersAndIsAudited(t *testing.T) {
 	t.Parallel()
-	g := start(t)
+	entry := fakeBucket(t)
+	g := start(t, func(c *storage.Config) { c.S3Buckets = []string{"offsite=" + entry} })
 	takeTour(&tour{g, map[string]int{}})
 	viewer, boss := g.token("vera", "viewer", ""), g.token("bob", "admin", "acme")
 	for _, op := range g.contract.Operations() {
@@ -110,6 +114,7 @@ func takeTour(tr *tour) {
 	}
 	tr.ok("PutTenant", "/tenants/acme", object{"description": "Acme", "quota": object{"volumes": 9}}, 200)
 	tr.ok("PutTenant", "/tenants/empty", object{}, 200)
+	tr.ok("PutTenant", "/tenants/beta", object{}, 200)
 	tr.ok("ListTenants", "/tenants", nil, 200)
 	tr.ok("GetTenant", "/tenants/acme", nil, 200)
 	tr.ok("DeleteTenant", "/tenants/empty", nil, 204)
@@ -132,6 +137,15 @@ func takeTour(tr *tour) {
 	tr.done(tr.ok("RestoreSnapshot", "/snapshots/"+snapshot+"/restore", nil, 202), tr.admin)
 	tr.done(tr.ok("DeleteSnapshot", "/snapshots/"+snapshot+"?force=true", nil, 202), tr.admin)
 	tr.done(tr.ok("DeleteVolume", "/volumes/"+volume, nil, 202), tr.admin)
+
+	bucket := tr.done(tr.ok("CreateBucket", "/buckets", object{"name": "offsite", "connection_ref": "offsite", "tenant_id": "beta"}, 202), tr.admin)
+	tr.ok("ListBuckets", "/buckets?tenant=beta&state=bound", nil, 200)
+	tr.ok("GetBucket", "/buckets/"+bucket, nil, 200)
+	if s := contracttest.As[storageapi.BucketStats](tr.ok("GetBucketStats", "/buckets/"+bucket+"/stats", nil, 200)); s.NumObjects != 1 {
+		tr.Errorf("%+v", s)
+	}
+	tr.ok("ListBucketObjects", "/buckets/"+bucket+"/objects?prefix=a&limit=5", nil, 200)
+	tr.done(tr.ok("DeleteBucket", "/buckets/"+bucket+"?force=1", nil, 202), tr.admin)
 
 	all := contracttest.As[[]storageapi.Job](tr.ok("ListJobs", "/jobs?state=succeeded&tenant=acme", nil, 200))
 	if len(all) != 7 {
@@ -185,6 +199,32 @@ func (tr *tour) happened(volume string) {
 	if a := tr.ok("ListCephMetrics", "/metrics/ceph?prefix=ceph_&cluster=local", nil, 200); strings.TrimSpace(a.Body) != "[]" {
 		tr.Errorf("%s", a.Body)
 	}
+}
+
+// fakeBucket serves a bucket with one object, and returns the path of a file that tells of it. Real ones are in other
+// tests.
+func fakeBucket(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/xml")
+		answer := "<VersioningConfiguration/>"
+		switch q := r.URL.Query(); {
+		case q.Has("lifecycle"):
+			w.WriteHeader(http.StatusNotFound)
+			answer = "<Error><Code>NoSuchLifecycleConfiguration</Code></Error>"
+		case q.Has("list-type"):
+			answer = "<ListBucketResult><Contents><Key>a</Key><Size>3</Size><LastModified>2026-11-25T12:00:00Z</LastModified>" +
+				"</Contents></ListBucketResult>"
+		}
+		_, _ = io.WriteString(w, answer)
+	}))
+	t.Cleanup(server.Close)
+	path := filepath.Join(t.TempDir(), "offsite.json")
+	content := `{"endpoint":"` + server.URL + `","bucket":"offsite","access_key":"a","secret_key":"s"}`
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // breakAudit changes the audit log behind the service's back.

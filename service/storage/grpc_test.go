@@ -434,7 +434,7 @@ func TestEveryGRPCMethodHasItsRole(t *testing.T) {
 	volume, job := g.done(a, g.admin), contracttest.As[storageapi.VolumeAccepted](a).JobId
 	const (
 		ok, unauthenticated, denied = codes.OK, codes.Unauthenticated, codes.PermissionDenied
-		notFound, invalid, planned  = codes.NotFound, codes.InvalidArgument, codes.Unimplemented
+		notFound, invalid           = codes.NotFound, codes.InvalidArgument
 	)
 	who := []struct{ name, token string }{
 		{"nobody", ""}, {"expired", g.sign(jose.HS256, "ada", "admin", "", -time.Hour)},
@@ -445,11 +445,10 @@ func TestEveryGRPCMethodHasItsRole(t *testing.T) {
 	// By the callers above.
 	read := []codes.Code{unauthenticated, unauthenticated, unauthenticated, denied, ok, ok, ok, ok}
 	one := append(slices.Clone(read[:7]), notFound)
-	later := []codes.Code{unauthenticated, unauthenticated, unauthenticated, denied, planned, planned, planned, planned}
 	want := map[string][]codes.Code{
 		"Health": {ok, ok, ok, ok, ok, ok, ok, ok}, "ListClusters": read, "ListPools": read, "ListVolumes": read,
 		"ListVolumesByOwner": read, "GetVolume": one, "GetJob": one, "WatchJob": one,
-		"ListAlerts": read, "GetMetricsSummary": read, "ListBuckets": later,
+		"ListAlerts": read, "GetMetricsSummary": read, "ListBuckets": read,
 		"CreateVolume":   {unauthenticated, unauthenticated, unauthenticated, denied, denied, invalid, invalid, invalid},
 		"CreateSnapshot": {unauthenticated, unauthenticated, unauthenticated, denied, denied, notFound, notFound, notFound},
 		"DeleteVolume":   {unauthenticated, unauthenticated, unauthenticated, denied, denied, denied, notFound, notFound},

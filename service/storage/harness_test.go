@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"net/http/httptest"
@@ -45,6 +46,7 @@ type gateway struct {
 	service  *storage.Service
 	admin    string
 	idle     bool // jobs do not run
+	heard    *heard
 	stop     func()
 }
 
@@ -97,8 +99,12 @@ func (g *gateway) begin() {
 // run starts the service with its configuration.
 func (g *gateway) run() {
 	g.Helper()
+	var log slog.Handler = slog.NewTextHandler(g.Output(), &slog.HandlerOptions{Level: slog.LevelError})
+	if g.heard != nil {
+		log = slog.NewMultiHandler(log, slog.NewTextHandler(g.heard, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
 	svc, err := storage.New(g.Context(), g.config, storage.Deps{
-		Log:      slog.New(slog.NewTextHandler(g.Output(), &slog.HandlerOptions{Level: slog.LevelError})),
+		Log:      slog.New(log),
 		Registry: prometheus.NewRegistry(), Now: time.Now, Version: "test",
 	})
 	if err != nil {
@@ -162,9 +168,32 @@ func (g *gateway) sign(how jose.SignatureAlgorithm, name, role, tenant string, l
 
 func (g *gateway) call(method, path, token string, body any) answer {
 	g.Helper()
-	return contracttest.Send(g.T, nil, contracttest.Request{
+	a := contracttest.Send(g.T, nil, contracttest.Request{
 		Method: method, URL: g.url + base + path, Token: token, Body: body,
 	})
+	if g.heard != nil {
+		_, _ = g.heard.Write([]byte(a.Body))
+	}
+	return a
+}
+
+// heard collects what the service logs and answers.
+type heard struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (h *heard) Write(p []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.text.Write(p)
+}
+
+// holds reports whether a text was heard.
+func (h *heard) holds(text string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return bytes.Contains(h.text.Bytes(), []byte(text))
 }
 
 // local returns the backend that a new installation has.

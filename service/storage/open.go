@@ -15,6 +15,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/keyring"
 	"github.com/mainstay-infra/mainstay/kit/operation"
 	"github.com/mainstay-infra/mainstay/service/storage/backend"
+	"github.com/mainstay-infra/mainstay/service/storage/bucket"
 	"github.com/mainstay-infra/mainstay/service/storage/caller"
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
 	"github.com/mainstay-infra/mainstay/service/storage/gate"
@@ -69,6 +70,9 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 	if s.ceph, err = parseClusters(s.cfg.CephClusters); err != nil {
 		return err
 	}
+	if err := s.openGateways(); err != nil {
+		return err
+	}
 	s.store = record.New(s.db, s.audit, s.now)
 	s.jobs = job.New(job.Config{
 		Store: s.store, DB: s.db, Log: s.log, Registry: deps.Registry, Now: s.now, Ending: s.ending,
@@ -78,6 +82,9 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 	})
 	s.volumes = provision.New(provision.Config{
 		Store: s.store, Jobs: s.jobs, Backends: s.backends, Log: s.log, Now: s.now,
+	})
+	s.buckets = bucket.New(bucket.Config{
+		Store: s.store, Jobs: s.jobs, Backends: s.backends, Sealer: s.sealer, Singles: s.singles,
 	})
 	if s.monitor, err = monitor.New(monitor.Config{
 		DB: s.db, Store: s.store, Audit: s.audit, Log: s.log, Now: s.now, URL: s.cfg.AlertWebhookURL,
@@ -101,7 +108,7 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 		AccessLog: s.cfg.AccessLog, MaxInFlight: s.cfg.MaxInFlight, Ending: s.ending, Version: deps.Version, Gate: s.gate,
 		Ping:  func(ctx context.Context) (string, error) { return s.db.Engine().String(), s.db.Ping(ctx) },
 		Store: s.store, Jobs: s.jobs, Backends: s.backends, Volumes: s.volumes, Monitor: s.monitor,
-		OSDs: osd.New(osd.Config{Store: s.store, Jobs: s.jobs, Backends: s.backends}),
+		OSDs: osd.New(osd.Config{Store: s.store, Jobs: s.jobs, Backends: s.backends}), Buckets: s.buckets,
 	})
 	return err
 }
@@ -133,6 +140,7 @@ func (s *Service) begin(ctx context.Context) error {
 const (
 	purposeAudit  = "storage audit head"
 	purposeTokens = "storage tokens"
+	purposeKeys   = "storage keys of buckets"
 )
 
 // openKeys opens the secret key and the audit log. It returns the secrets that tokens are signed with.
@@ -151,6 +159,9 @@ func (s *Service) openKeys(ctx context.Context, deps Deps) (tokens [][]byte, err
 			return nil, err
 		}
 		tokens = append([][]byte{current}, accepted...)
+	}
+	if s.sealer, err = auth.NewSealer(s.keys.Current, purposeKeys, s.keys.Accepted...); err != nil {
+		return nil, err
 	}
 	seed, accepted, err := s.keys.Derive(purposeAudit)
 	if err != nil {
@@ -173,14 +184,16 @@ func (s *Service) openKeys(ctx context.Context, deps Deps) (tokens [][]byte, err
 	})
 }
 
-// renew lets the audit log continue with the current secret key after a rotation. Nothing else is sealed with it.
+// renew seals the keys of buckets with the current secret key where they are not. If the key was rotated, it lets the
+// audit log continue with the new one, too.
 func (s *Service) renew(ctx context.Context, tx *db.Tx, rotated bool) (unreadable int, err error) {
-	if !rotated {
-		return 0, nil
+	unreadable, err = record.ResealBuckets(ctx, tx, s.sealer)
+	if err != nil || !rotated {
+		return unreadable, err
 	}
 	if err := s.audit.Rotate(ctx, tx); err != nil {
-		return 0, err
+		return unreadable, err
 	}
 	e := caller.System.Entry(audit.Entry{Action: "secret-key.rotate", Message: "the secret key was rotated"})
-	return 0, s.audit.Append(ctx, tx, e, nil)
+	return unreadable, s.audit.Append(ctx, tx, e, nil)
 }

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
+	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/grpcserve"
 	"github.com/mainstay-infra/mainstay/kit/httpserve"
@@ -23,7 +24,10 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/problem"
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/storage/backend"
+	"github.com/mainstay-infra/mainstay/service/storage/bucket"
 	"github.com/mainstay-infra/mainstay/service/storage/caller"
+	"github.com/mainstay-infra/mainstay/service/storage/driver"
+	"github.com/mainstay-infra/mainstay/service/storage/driver/rgw"
 	"github.com/mainstay-infra/mainstay/service/storage/gate"
 	"github.com/mainstay-infra/mainstay/service/storage/grpcapi"
 	"github.com/mainstay-infra/mainstay/service/storage/httpapi"
@@ -45,11 +49,13 @@ type Deps struct {
 
 // Service is the storage gateway: its settings, its loops, and the rooms that do the work.
 type Service struct {
-	cfg     Config
-	log     *slog.Logger
-	now     func() time.Time
-	folders map[string]string // of backends of the type nfs, by the name of their entry
-	ceph    map[string]cephCluster
+	cfg      Config
+	log      *slog.Logger
+	now      func() time.Time
+	folders  map[string]string // of backends of the type nfs, by the name of their entry
+	ceph     map[string]cephCluster
+	gateways map[string]*rgw.Gateway // of clusters, by the same names
+	singles  map[string]driver.SingleBucket
 
 	db       *db.DB
 	audit    *audit.Log
@@ -58,6 +64,8 @@ type Service struct {
 	jobs     *job.Runner
 	backends *backend.Set
 	volumes  *provision.Manager
+	buckets  *bucket.Manager
+	sealer   *auth.Sealer // of keys of buckets
 	monitor  *monitor.Monitor
 	gate     *gate.Gate
 	api      *httpapi.API
@@ -111,7 +119,7 @@ func (s *Service) Run(ctx context.Context) error {
 	work.Go(func() { routine.Keep(ctx, s.log, "audit", s.audit.Run) })
 	for _, p := range []jobs.Periodic{
 		{Name: "discover backends", Interval: discoverInterval, Run: s.discover},
-		{Name: "end what lost jobs have left", Interval: 15 * time.Second, Run: s.volumes.Sweep},
+		{Name: "end what lost jobs have left", Interval: 15 * time.Second, Run: s.sweep},
 		{Name: "monitor", Interval: time.Duration(s.cfg.MonitorInterval) * time.Second, Run: s.monitor.Round},
 		{Name: "tell of alerts", Interval: 2 * time.Second, Run: s.monitor.Notify},
 		{Name: "forget alerts", Interval: time.Hour, Run: s.monitor.Expire},
@@ -125,6 +133,11 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	work.Wait()
 	return jobsErr
+}
+
+// sweep ends what lost jobs have left.
+func (s *Service) sweep(ctx context.Context) error {
+	return errors.Join(s.volumes.Sweep(ctx), s.buckets.Sweep(ctx))
 }
 
 // discover looks at what all backends have. One that does not answer does not delay the others.

@@ -7,7 +7,9 @@
 //	image.go       Images that users of the storage system know, too, and volumes that are put back
 //	data.go        The content of volumes, for backups
 //	osd.go         OSDs that can be taken out, put in and weighted
+//	bucket.go      Buckets of object gateways
 //	ceph/          volumes as RBD images in a Ceph cluster
+//	rgw/           buckets in Ceph's object gateway, and buckets of any S3 service that are only read
 //	directory/     volumes in a folder of this host, such as a mounted NFS export
 //	drivertest/    the suite that every driver passes
 //

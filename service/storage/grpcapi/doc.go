@@ -2,7 +2,7 @@
 // (api/storage), and nothing else.
 //
 //	server.go     Register; how a call is let in
-//	storage.go    clusters, pools, volumes, snapshots
+//	storage.go    clusters, pools, volumes, snapshots, buckets
 //	jobs.go       jobs, and following them
 //	monitor.go    alerts, and what there is in all
 //	translate.go  what operations answer, as messages
@@ -11,7 +11,6 @@
 //
 //   - Each method is an operation of the contract, in another encoding. It takes the same role, is held against the
 //     same schemas, and calls the same function. So no rule is written twice.
-//   - What the contract marks as planned is UNIMPLEMENTED.
 //
-// It imports gate and caller, and is given the operations.
+// It imports gate, and is given the operations.
 package grpcapi

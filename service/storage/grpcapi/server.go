@@ -13,7 +13,6 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/grpcserve"
 	"github.com/mainstay-infra/mainstay/kit/shell"
-	"github.com/mainstay-infra/mainstay/service/storage/caller"
 	"github.com/mainstay-infra/mainstay/service/storage/gate"
 )
 
@@ -82,14 +81,6 @@ func (s *server) beside(ctx context.Context, id, access string) error {
 	return s.Gate.Admit(r, op, c)
 }
 
-// planned refuses what the contract marks as planned.
-func (s *server) planned(ctx context.Context, id, what string) error {
-	if err := s.beside(ctx, id, string(caller.Viewer)); err != nil {
-		return err
-	}
-	return fault.New(fault.NotAllowed, "the gateway has no %s yet", what).WithCode("unsupported")
-}
-
 // Health says that the gateway answers.
 func (s *server) Health(ctx context.Context, _ *storagepb.HealthRequest) (*storagepb.HealthResponse, error) {
 	if err := s.beside(ctx, "Health", "open"); err != nil {
@@ -97,13 +88,6 @@ func (s *server) Health(ctx context.Context, _ *storagepb.HealthRequest) (*stora
 	}
 	v := s.Operations.Version()
 	return &storagepb.HealthResponse{Status: string(storageapi.HealthStatusOk), Version: v.Version, Api: v.Api}, nil
-}
-
-// ListBuckets is planned.
-func (s *server) ListBuckets(
-	ctx context.Context, _ *storagepb.ListBucketsRequest,
-) (*storagepb.ListBucketsResponse, error) {
-	return nil, s.planned(ctx, "ListBuckets", "buckets")
 }
 
 // word returns the caller's word for a request that it may repeat; nil: none.

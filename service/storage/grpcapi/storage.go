@@ -44,6 +44,25 @@ func (s *server) ListPools(ctx context.Context, in *storagepb.ListPoolsRequest) 
 	}, err
 }
 
+// ListBuckets lists buckets.
+func (s *server) ListBuckets(
+	ctx context.Context, in *storagepb.ListBucketsRequest,
+) (*storagepb.ListBucketsResponse, error) {
+	q := storageapi.ListBucketsParams{
+		Tenant: given[string](in.Tenant), Backend: given[string](in.Backend), State: given[storageapi.BucketState](in.State),
+		Limit: limit(in.Limit), Cursor: given[string](in.Cursor),
+	}
+	e, err := s.enter(ctx, "ListBuckets", "", q, nil)
+	if err != nil {
+		return nil, err
+	}
+	page, err := answer[storageapi.ListBuckets200JSONResponse](
+		s.Operations.ListBuckets(e, storageapi.ListBucketsRequestObject{Params: q}))
+	return &storagepb.ListBucketsResponse{
+		Buckets: list.Each(page.Body, bucketOf), NextCursor: next(page.Headers.Link),
+	}, err
+}
+
 // ListVolumes lists volumes.
 func (s *server) ListVolumes(
 	ctx context.Context, in *storagepb.ListVolumesRequest,

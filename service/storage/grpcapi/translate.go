@@ -43,6 +43,14 @@ func volumeOf(v storageapi.Volume) *storagepb.Volume {
 	return out
 }
 
+func bucketOf(b storageapi.Bucket) *storagepb.Bucket {
+	return &storagepb.Bucket{
+		Id: b.Id, Name: b.Name, TenantId: b.TenantId, State: string(b.State), BucketName: b.BucketName, Endpoint: b.Endpoint,
+		Region: b.Region, SecretRef: b.SecretRef, Adopted: b.Adopted, LastError: b.LastError,
+		CreatedAt: timestamppb.New(b.CreatedAt),
+	}
+}
+
 func jobOf(j storageapi.Job) *storagepb.Job {
 	out := &storagepb.Job{
 		Id: j.Id, Kind: j.Kind, State: string(j.State), Progress: j.Progress, Attempt: int32(j.Attempt),

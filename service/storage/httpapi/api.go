@@ -16,6 +16,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/problem"
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/storage/backend"
+	"github.com/mainstay-infra/mainstay/service/storage/bucket"
 	"github.com/mainstay-infra/mainstay/service/storage/caller"
 	"github.com/mainstay-infra/mainstay/service/storage/gate"
 	"github.com/mainstay-infra/mainstay/service/storage/job"
@@ -46,6 +47,7 @@ type Config struct {
 	Volumes  *provision.Manager
 	Monitor  *monitor.Monitor
 	OSDs     *osd.Manager
+	Buckets  *bucket.Manager
 }
 
 // API serves the contract's operations.
@@ -58,6 +60,7 @@ type API struct {
 	volumes  *provision.Manager
 	monitor  *monitor.Monitor
 	osds     *osd.Manager
+	buckets  *bucket.Manager
 }
 
 var _ storageapi.Server = (*API)(nil)
@@ -74,7 +77,7 @@ const maxBody = 1 << 20
 func New(cfg Config) (*API, error) {
 	a := &API{
 		cfg: cfg, store: cfg.Store, jobs: cfg.Jobs, backends: cfg.Backends, volumes: cfg.Volumes, monitor: cfg.Monitor,
-		osds: cfg.OSDs,
+		osds: cfg.OSDs, buckets: cfg.Buckets,
 	}
 	c, err := Contract()
 	if err != nil {

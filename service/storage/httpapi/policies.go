@@ -63,7 +63,9 @@ func apiTenant(t record.Tenant) storageapi.Tenant {
 	return storageapi.Tenant{
 		Name: t.Name, Description: t.Description, CreatedAt: t.CreatedAt.Time,
 		Quota: storageapi.Quota{Volumes: t.MaxVolumes, Bytes: t.MaxBytes, Snapshots: t.MaxSnapshots},
-		Used:  storageapi.TenantUse{Volumes: t.Used.Volumes, Bytes: t.Used.Bytes, Snapshots: t.Used.Snapshots},
+		Used: storageapi.TenantUse{
+			Volumes: t.Used.Volumes, Bytes: t.Used.Bytes, Snapshots: t.Used.Snapshots, Buckets: t.Used.Buckets,
+		},
 	}
 }
 

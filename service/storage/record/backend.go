@@ -43,8 +43,8 @@ func (b *Backend) Writable() error {
 	case b.Mode == ReadOnly:
 		return fault.New(fault.Conflict, "the backend %s is read-only", b.Name)
 	case b.Cordoned:
-		return fault.New(fault.Unavailable, "the backend %s is cordoned: it takes no new volumes; uncordon it, or use another "+
-			"policy", b.Name).WithCode("backend_cordoned")
+		return fault.New(fault.Unavailable, "the backend %s is cordoned: nothing new is made in it; uncordon it, or use another "+
+			"policy or backend", b.Name).WithCode("backend_cordoned")
 	}
 	return nil
 }

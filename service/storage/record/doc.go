@@ -1,5 +1,5 @@
 // Package record stores the rows of the storage gateway: tenants, backends with what they tell about
-// themselves, policies, volumes, snapshots, jobs, and the audit log. It is the only package with SQL.
+// themselves, policies, volumes, snapshots, buckets, jobs, and the audit log. It is the only package with SQL.
 //
 //	store.go      Store, audit entries
 //	tenant.go     tenants, their quotas and their use
@@ -9,6 +9,7 @@
 //	image.go      volumes as images that users of the storage system know, and what only those have
 //	discovery.go  what a pass over a storage system has seen
 //	snapshot.go   snapshots
+//	bucket.go     buckets
 //	job.go        jobs
 //	event.go      what happened: changes, ends of jobs, alerts
 //	sample.go     numbers about Ceph clusters

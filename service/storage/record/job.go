@@ -51,6 +51,9 @@ const (
 	JobOSDOut      = "osd.out"
 	JobOSDIn       = "osd.in"
 	JobReweightOSD = "osd.reweight"
+
+	JobCreateBucket = "bucket.create" // or to take it in
+	JobDeleteBucket = "bucket.delete" // or to forget it
 )
 
 // AdminJobs are the kinds that only admins start.
@@ -67,6 +70,7 @@ const (
 	TypeImageSnapshot = "image_snapshot"
 	TypeCluster       = "cluster"
 	TypeOSD           = "osd"
+	TypeBucket        = "bucket"
 )
 
 func newJob(kind, tenant, resourceType, resourceID string) Job {

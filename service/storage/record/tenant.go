@@ -10,7 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/storage/caller"
 )
 
-// Tenant owns volumes. Limits are nil where there is none.
+// Tenant owns volumes and buckets. Limits are nil where there is none.
 type Tenant struct {
 	Name         string  `db:"name"`
 	Description  string  `db:"description"`
@@ -27,6 +27,7 @@ type Use struct {
 	Volumes   int64 `db:"volumes"`
 	Bytes     int64 `db:"bytes"`
 	Snapshots int64 `db:"snapshots"`
+	Buckets   int64 `db:"buckets"`
 }
 
 // Check returns a fault that names the first limit that a tenant would exceed with more, and how much is
@@ -51,7 +52,8 @@ func (t *Tenant) Check(more Use) error {
 }
 
 const selectUse = `SELECT COUNT(*) AS volumes, COALESCE(SUM(size_bytes), 0) AS bytes, (SELECT COUNT(*) FROM snapshots
-	WHERE tenant = ? AND deleted_at IS NULL) AS snapshots FROM volumes
+	WHERE tenant = ? AND deleted_at IS NULL) AS snapshots,
+	(SELECT COUNT(*) FROM buckets WHERE tenant = ?) AS buckets FROM volumes
 	WHERE tenant = ? AND deleted_at IS NULL AND NOT foreign_made`
 
 // Tenants lists the tenants in the caller's scope by name, starting after a name.
@@ -65,7 +67,7 @@ func (s *Store) Tenants(ctx context.Context, after string, limit int) ([]Tenant,
 	err := s.db.Select(ctx, &all, "SELECT * FROM tenants WHERE "+condition+" ORDER BY name LIMIT ?",
 		append(args, limit)...)
 	for i := 0; i < len(all) && err == nil; i++ {
-		err = s.db.Get(ctx, &all[i].Used, selectUse, all[i].Name, all[i].Name)
+		err = s.db.Get(ctx, &all[i].Used, selectUse, all[i].Name, all[i].Name, all[i].Name)
 	}
 	return all, err
 }
@@ -83,7 +85,7 @@ func tenantIn(ctx context.Context, q db.Querier, name, lock string) (t Tenant, e
 	if err := db.NotFound(err, "there is no such tenant"); err != nil {
 		return t, err
 	}
-	return t, q.Get(ctx, &t.Used, selectUse, name, name)
+	return t, q.Get(ctx, &t.Used, selectUse, name, name, name)
 }
 
 // PutTenant adds a tenant, or replaces its description and limits.
@@ -108,7 +110,7 @@ func (s *Store) PutTenant(ctx context.Context, t Tenant) (out Tenant, err error)
 	return out, err
 }
 
-// DeleteTenant removes a tenant that has no volumes and no snapshots.
+// DeleteTenant removes a tenant that has no volumes, snapshots and buckets.
 func (s *Store) DeleteTenant(ctx context.Context, name string) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
 		t, err := tenantIn(ctx, tx, name, tx.ForUpdate())
@@ -116,8 +118,8 @@ func (s *Store) DeleteTenant(ctx context.Context, name string) error {
 			return err
 		}
 		if t.Used != (Use{}) {
-			return fault.New(fault.Conflict, "the tenant has %d volumes and %d snapshots; delete them first",
-				t.Used.Volumes, t.Used.Snapshots)
+			return fault.New(fault.Conflict, "the tenant has %d volumes, %d snapshots and %d buckets; delete them first",
+				t.Used.Volumes, t.Used.Snapshots, t.Used.Buckets)
 		}
 		if _, err := tx.Exec(ctx, "DELETE FROM tenants WHERE name = ?", name); err != nil {
 			return err

@@ -1,4 +1,4 @@
-// Package state holds the states of volumes, snapshots and backups, and the rules by which they change, as
+// Package state holds the states of volumes, snapshots, buckets and backups, and the rules by which they change, as
 // functions of plain values.
 //
 //	             create            done                    expand            done

@@ -2735,7 +2735,7 @@ func (x *GetMetricsSummaryResponse) GetForecasts() []*Forecast {
 	return nil
 }
 
-// Bucket is a bucket of an object store.
+// Bucket is a bucket of an object gateway. Its keys are never told.
 type Bucket struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id of the bucket.
@@ -2743,7 +2743,23 @@ type Bucket struct {
 	// Its name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// The tenant that has it. Empty if none has.
-	TenantId      string `protobuf:"bytes,3,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
+	TenantId string `protobuf:"bytes,3,opt,name=tenant_id,json=tenantId,proto3" json:"tenant_id,omitempty"`
+	// pending, bound, deleting or error. It can be used when it is bound.
+	State string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	// What the object gateway calls it. Empty until it is known.
+	BucketName string `protobuf:"bytes,5,opt,name=bucket_name,json=bucketName,proto3" json:"bucket_name,omitempty"`
+	// The URL of the object gateway. Empty until it is known.
+	Endpoint string `protobuf:"bytes,6,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	// The region for signatures.
+	Region string `protobuf:"bytes,7,opt,name=region,proto3" json:"region,omitempty"`
+	// The name of what holds its keys.
+	SecretRef string `protobuf:"bytes,8,opt,name=secret_ref,json=secretRef,proto3" json:"secret_ref,omitempty"`
+	// Whether it existed before. Then the gateway only reads it.
+	Adopted bool `protobuf:"varint,9,opt,name=adopted,proto3" json:"adopted,omitempty"`
+	// What went wrong last. Empty if nothing did.
+	LastError string `protobuf:"bytes,10,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
+	// When the gateway was asked for it.
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2799,13 +2815,75 @@ func (x *Bucket) GetTenantId() string {
 	return ""
 }
 
-// ListBucketsRequest asks for buckets.
+func (x *Bucket) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Bucket) GetBucketName() string {
+	if x != nil {
+		return x.BucketName
+	}
+	return ""
+}
+
+func (x *Bucket) GetEndpoint() string {
+	if x != nil {
+		return x.Endpoint
+	}
+	return ""
+}
+
+func (x *Bucket) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *Bucket) GetSecretRef() string {
+	if x != nil {
+		return x.SecretRef
+	}
+	return ""
+}
+
+func (x *Bucket) GetAdopted() bool {
+	if x != nil {
+		return x.Adopted
+	}
+	return false
+}
+
+func (x *Bucket) GetLastError() string {
+	if x != nil {
+		return x.LastError
+	}
+	return ""
+}
+
+func (x *Bucket) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+// ListBucketsRequest asks for buckets. Fields that are empty select all.
 type ListBucketsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The most items of a page.
 	Limit int32 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
 	// Where the page begins.
-	Cursor        string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Cursor string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// Only those of this tenant.
+	Tenant string `protobuf:"bytes,3,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Only those in the backend with this id or name.
+	Backend string `protobuf:"bytes,4,opt,name=backend,proto3" json:"backend,omitempty"`
+	// Only those in this state.
+	State         string `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2850,6 +2928,27 @@ func (x *ListBucketsRequest) GetLimit() int32 {
 func (x *ListBucketsRequest) GetCursor() string {
 	if x != nil {
 		return x.Cursor
+	}
+	return ""
+}
+
+func (x *ListBucketsRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *ListBucketsRequest) GetBackend() string {
+	if x != nil {
+		return x.Backend
+	}
+	return ""
+}
+
+func (x *ListBucketsRequest) GetState() string {
+	if x != nil {
+		return x.State
 	}
 	return ""
 }
@@ -3135,14 +3234,30 @@ const file_storage_v1_storage_proto_rawDesc = "" +
 	"\bclusters\x18\x04 \x01(\x03R\bclusters\x12\x14\n" +
 	"\x05pools\x18\x05 \x01(\x03R\x05pools\x12\x18\n" +
 	"\avolumes\x18\x06 \x01(\x03R\avolumes\x12;\n" +
-	"\tforecasts\x18\a \x03(\v2\x1d.mainstay.storage.v1.ForecastR\tforecasts\"I\n" +
+	"\tforecasts\x18\a \x03(\v2\x1d.mainstay.storage.v1.ForecastR\tforecasts\"\xc7\x02\n" +
 	"\x06Bucket\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1b\n" +
-	"\ttenant_id\x18\x03 \x01(\tR\btenantId\"B\n" +
+	"\ttenant_id\x18\x03 \x01(\tR\btenantId\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\x12\x1f\n" +
+	"\vbucket_name\x18\x05 \x01(\tR\n" +
+	"bucketName\x12\x1a\n" +
+	"\bendpoint\x18\x06 \x01(\tR\bendpoint\x12\x16\n" +
+	"\x06region\x18\a \x01(\tR\x06region\x12\x1d\n" +
+	"\n" +
+	"secret_ref\x18\b \x01(\tR\tsecretRef\x12\x18\n" +
+	"\aadopted\x18\t \x01(\bR\aadopted\x12\x1d\n" +
+	"\n" +
+	"last_error\x18\n" +
+	" \x01(\tR\tlastError\x129\n" +
+	"\n" +
+	"created_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"\x8a\x01\n" +
 	"\x12ListBucketsRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\x05R\x05limit\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"m\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x16\n" +
+	"\x06tenant\x18\x03 \x01(\tR\x06tenant\x12\x18\n" +
+	"\abackend\x18\x04 \x01(\tR\abackend\x12\x14\n" +
+	"\x05state\x18\x05 \x01(\tR\x05state\"m\n" +
 	"\x13ListBucketsResponse\x125\n" +
 	"\abuckets\x18\x01 \x03(\v2\x1b.mainstay.storage.v1.BucketR\abuckets\x12\x1f\n" +
 	"\vnext_cursor\x18\x02 \x01(\tR\n" +
@@ -3247,40 +3362,41 @@ var file_storage_v1_storage_proto_depIdxs = []int32{
 	38, // 23: mainstay.storage.v1.Forecast.full_at:type_name -> google.protobuf.Timestamp
 	38, // 24: mainstay.storage.v1.Forecast.full_earliest_at:type_name -> google.protobuf.Timestamp
 	33, // 25: mainstay.storage.v1.GetMetricsSummaryResponse.forecasts:type_name -> mainstay.storage.v1.Forecast
-	35, // 26: mainstay.storage.v1.ListBucketsResponse.buckets:type_name -> mainstay.storage.v1.Bucket
-	0,  // 27: mainstay.storage.v1.StorageGateway.Health:input_type -> mainstay.storage.v1.HealthRequest
-	9,  // 28: mainstay.storage.v1.StorageGateway.ListClusters:input_type -> mainstay.storage.v1.ListClustersRequest
-	11, // 29: mainstay.storage.v1.StorageGateway.ListPools:input_type -> mainstay.storage.v1.ListPoolsRequest
-	13, // 30: mainstay.storage.v1.StorageGateway.ListVolumes:input_type -> mainstay.storage.v1.ListVolumesRequest
-	15, // 31: mainstay.storage.v1.StorageGateway.GetVolume:input_type -> mainstay.storage.v1.GetVolumeRequest
-	17, // 32: mainstay.storage.v1.StorageGateway.CreateVolume:input_type -> mainstay.storage.v1.CreateVolumeRequest
-	19, // 33: mainstay.storage.v1.StorageGateway.DeleteVolume:input_type -> mainstay.storage.v1.DeleteVolumeRequest
-	21, // 34: mainstay.storage.v1.StorageGateway.CreateSnapshot:input_type -> mainstay.storage.v1.CreateSnapshotRequest
-	23, // 35: mainstay.storage.v1.StorageGateway.ListVolumesByOwner:input_type -> mainstay.storage.v1.ListVolumesByOwnerRequest
-	25, // 36: mainstay.storage.v1.StorageGateway.GetJob:input_type -> mainstay.storage.v1.GetJobRequest
-	27, // 37: mainstay.storage.v1.StorageGateway.WatchJob:input_type -> mainstay.storage.v1.WatchJobRequest
-	30, // 38: mainstay.storage.v1.StorageGateway.ListAlerts:input_type -> mainstay.storage.v1.ListAlertsRequest
-	32, // 39: mainstay.storage.v1.StorageGateway.GetMetricsSummary:input_type -> mainstay.storage.v1.GetMetricsSummaryRequest
-	36, // 40: mainstay.storage.v1.StorageGateway.ListBuckets:input_type -> mainstay.storage.v1.ListBucketsRequest
-	1,  // 41: mainstay.storage.v1.StorageGateway.Health:output_type -> mainstay.storage.v1.HealthResponse
-	10, // 42: mainstay.storage.v1.StorageGateway.ListClusters:output_type -> mainstay.storage.v1.ListClustersResponse
-	12, // 43: mainstay.storage.v1.StorageGateway.ListPools:output_type -> mainstay.storage.v1.ListPoolsResponse
-	14, // 44: mainstay.storage.v1.StorageGateway.ListVolumes:output_type -> mainstay.storage.v1.ListVolumesResponse
-	16, // 45: mainstay.storage.v1.StorageGateway.GetVolume:output_type -> mainstay.storage.v1.GetVolumeResponse
-	18, // 46: mainstay.storage.v1.StorageGateway.CreateVolume:output_type -> mainstay.storage.v1.CreateVolumeResponse
-	20, // 47: mainstay.storage.v1.StorageGateway.DeleteVolume:output_type -> mainstay.storage.v1.DeleteVolumeResponse
-	22, // 48: mainstay.storage.v1.StorageGateway.CreateSnapshot:output_type -> mainstay.storage.v1.CreateSnapshotResponse
-	24, // 49: mainstay.storage.v1.StorageGateway.ListVolumesByOwner:output_type -> mainstay.storage.v1.ListVolumesByOwnerResponse
-	26, // 50: mainstay.storage.v1.StorageGateway.GetJob:output_type -> mainstay.storage.v1.GetJobResponse
-	28, // 51: mainstay.storage.v1.StorageGateway.WatchJob:output_type -> mainstay.storage.v1.WatchJobResponse
-	31, // 52: mainstay.storage.v1.StorageGateway.ListAlerts:output_type -> mainstay.storage.v1.ListAlertsResponse
-	34, // 53: mainstay.storage.v1.StorageGateway.GetMetricsSummary:output_type -> mainstay.storage.v1.GetMetricsSummaryResponse
-	37, // 54: mainstay.storage.v1.StorageGateway.ListBuckets:output_type -> mainstay.storage.v1.ListBucketsResponse
-	41, // [41:55] is the sub-list for method output_type
-	27, // [27:41] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	38, // 26: mainstay.storage.v1.Bucket.created_at:type_name -> google.protobuf.Timestamp
+	35, // 27: mainstay.storage.v1.ListBucketsResponse.buckets:type_name -> mainstay.storage.v1.Bucket
+	0,  // 28: mainstay.storage.v1.StorageGateway.Health:input_type -> mainstay.storage.v1.HealthRequest
+	9,  // 29: mainstay.storage.v1.StorageGateway.ListClusters:input_type -> mainstay.storage.v1.ListClustersRequest
+	11, // 30: mainstay.storage.v1.StorageGateway.ListPools:input_type -> mainstay.storage.v1.ListPoolsRequest
+	13, // 31: mainstay.storage.v1.StorageGateway.ListVolumes:input_type -> mainstay.storage.v1.ListVolumesRequest
+	15, // 32: mainstay.storage.v1.StorageGateway.GetVolume:input_type -> mainstay.storage.v1.GetVolumeRequest
+	17, // 33: mainstay.storage.v1.StorageGateway.CreateVolume:input_type -> mainstay.storage.v1.CreateVolumeRequest
+	19, // 34: mainstay.storage.v1.StorageGateway.DeleteVolume:input_type -> mainstay.storage.v1.DeleteVolumeRequest
+	21, // 35: mainstay.storage.v1.StorageGateway.CreateSnapshot:input_type -> mainstay.storage.v1.CreateSnapshotRequest
+	23, // 36: mainstay.storage.v1.StorageGateway.ListVolumesByOwner:input_type -> mainstay.storage.v1.ListVolumesByOwnerRequest
+	25, // 37: mainstay.storage.v1.StorageGateway.GetJob:input_type -> mainstay.storage.v1.GetJobRequest
+	27, // 38: mainstay.storage.v1.StorageGateway.WatchJob:input_type -> mainstay.storage.v1.WatchJobRequest
+	30, // 39: mainstay.storage.v1.StorageGateway.ListAlerts:input_type -> mainstay.storage.v1.ListAlertsRequest
+	32, // 40: mainstay.storage.v1.StorageGateway.GetMetricsSummary:input_type -> mainstay.storage.v1.GetMetricsSummaryRequest
+	36, // 41: mainstay.storage.v1.StorageGateway.ListBuckets:input_type -> mainstay.storage.v1.ListBucketsRequest
+	1,  // 42: mainstay.storage.v1.StorageGateway.Health:output_type -> mainstay.storage.v1.HealthResponse
+	10, // 43: mainstay.storage.v1.StorageGateway.ListClusters:output_type -> mainstay.storage.v1.ListClustersResponse
+	12, // 44: mainstay.storage.v1.StorageGateway.ListPools:output_type -> mainstay.storage.v1.ListPoolsResponse
+	14, // 45: mainstay.storage.v1.StorageGateway.ListVolumes:output_type -> mainstay.storage.v1.ListVolumesResponse
+	16, // 46: mainstay.storage.v1.StorageGateway.GetVolume:output_type -> mainstay.storage.v1.GetVolumeResponse
+	18, // 47: mainstay.storage.v1.StorageGateway.CreateVolume:output_type -> mainstay.storage.v1.CreateVolumeResponse
+	20, // 48: mainstay.storage.v1.StorageGateway.DeleteVolume:output_type -> mainstay.storage.v1.DeleteVolumeResponse
+	22, // 49: mainstay.storage.v1.StorageGateway.CreateSnapshot:output_type -> mainstay.storage.v1.CreateSnapshotResponse
+	24, // 50: mainstay.storage.v1.StorageGateway.ListVolumesByOwner:output_type -> mainstay.storage.v1.ListVolumesByOwnerResponse
+	26, // 51: mainstay.storage.v1.StorageGateway.GetJob:output_type -> mainstay.storage.v1.GetJobResponse
+	28, // 52: mainstay.storage.v1.StorageGateway.WatchJob:output_type -> mainstay.storage.v1.WatchJobResponse
+	31, // 53: mainstay.storage.v1.StorageGateway.ListAlerts:output_type -> mainstay.storage.v1.ListAlertsResponse
+	34, // 54: mainstay.storage.v1.StorageGateway.GetMetricsSummary:output_type -> mainstay.storage.v1.GetMetricsSummaryResponse
+	37, // 55: mainstay.storage.v1.StorageGateway.ListBuckets:output_type -> mainstay.storage.v1.ListBucketsResponse
+	42, // [42:56] is the sub-list for method output_type
+	28, // [28:42] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_storage_v1_storage_proto_init() }

@@ -115,7 +115,7 @@ type StorageGatewayClient interface {
 	ListAlerts(ctx context.Context, in *ListAlertsRequest, opts ...grpc.CallOption) (*ListAlertsResponse, error)
 	// GetMetricsSummary counts what the gateway has. It takes the role viewer.
 	GetMetricsSummary(ctx context.Context, in *GetMetricsSummaryRequest, opts ...grpc.CallOption) (*GetMetricsSummaryResponse, error)
-	// ListBuckets lists the buckets of object stores. It takes the role viewer. The gateway has none yet: UNIMPLEMENTED.
+	// ListBuckets lists the buckets of object gateways, newest first. It takes the role viewer.
 	ListBuckets(ctx context.Context, in *ListBucketsRequest, opts ...grpc.CallOption) (*ListBucketsResponse, error)
 }
 
@@ -318,7 +318,7 @@ type StorageGatewayServer interface {
 	ListAlerts(context.Context, *ListAlertsRequest) (*ListAlertsResponse, error)
 	// GetMetricsSummary counts what the gateway has. It takes the role viewer.
 	GetMetricsSummary(context.Context, *GetMetricsSummaryRequest) (*GetMetricsSummaryResponse, error)
-	// ListBuckets lists the buckets of object stores. It takes the role viewer. The gateway has none yet: UNIMPLEMENTED.
+	// ListBuckets lists the buckets of object gateways, newest first. It takes the role viewer.
 	ListBuckets(context.Context, *ListBucketsRequest) (*ListBucketsResponse, error)
 	mustEmbedUnimplementedStorageGatewayServer()
 }
