@@ -165,6 +165,88 @@ func (c *Client) UncordonBackendWithBody(ctx context.Context, id BackendID, cont
 	return c.Send(ctx, rest.To("POST", "/backends/{id}/uncordon").Path("id", id).Body(contentType, body), editors)
 }
 
+// CreateBackup Back up a volume to a bucket
+func (c *Client) CreateBackup(ctx context.Context, params *CreateBackupParams, body CreateBackupJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/backup-jobs")
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// CreateBackupWithBody Back up a volume to a bucket
+func (c *Client) CreateBackupWithBody(ctx context.Context, params *CreateBackupParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/backup-jobs")
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// ListBackups The backups that the caller may see, newest first
+func (c *Client) ListBackups(ctx context.Context, params *ListBackupsParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/backups")
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+		out.Query("volume_id", params.VolumeId)
+		out.Query("bucket_id", params.BucketId)
+		out.Query("state", params.State)
+		out.Query("limit", params.Limit)
+		out.Query("cursor", params.Cursor)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// DeleteBackup Remove a backup; the others of its volume can be restored as before
+func (c *Client) DeleteBackup(ctx context.Context, id BackupID, params *DeleteBackupParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("DELETE", "/backups/{id}").Path("id", id)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// GetBackup One backup
+func (c *Client) GetBackup(ctx context.Context, id BackupID, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/backups/{id}").Path("id", id), editors)
+}
+
+// RestoreBackup Make a volume as the backup is, or put its own volume back
+func (c *Client) RestoreBackup(ctx context.Context, id BackupID, params *RestoreBackupParams, body RestoreBackupJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/backups/{id}/restore").Path("id", id)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// RestoreBackupWithBody Make a volume as the backup is, or put its own volume back
+func (c *Client) RestoreBackupWithBody(ctx context.Context, id BackupID, params *RestoreBackupParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/backups/{id}/restore").Path("id", id)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// VerifyBackup Check that a backup can be restored
+func (c *Client) VerifyBackup(ctx context.Context, id BackupID, params *VerifyBackupParams, body VerifyBackupJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/backups/{id}/verify").Path("id", id)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// VerifyBackupWithBody Check that a backup can be restored
+func (c *Client) VerifyBackupWithBody(ctx context.Context, id BackupID, params *VerifyBackupParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/backups/{id}/verify").Path("id", id)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
 // ListBuckets The buckets that the caller may see, newest first
 func (c *Client) ListBuckets(ctx context.Context, params *ListBucketsParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("GET", "/buckets")
@@ -209,6 +291,24 @@ func (c *Client) DeleteBucket(ctx context.Context, id BucketID, params *DeleteBu
 // GetBucket One bucket
 func (c *Client) GetBucket(ctx context.Context, id BucketID, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("GET", "/buckets/{id}").Path("id", id), editors)
+}
+
+// ImportBackups Take in the backups that a bucket holds and the gateway does not know
+func (c *Client) ImportBackups(ctx context.Context, id BucketID, params *ImportBackupsParams, body ImportBackupsJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/buckets/{id}/import").Path("id", id)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// ImportBackupsWithBody Take in the backups that a bucket holds and the gateway does not know
+func (c *Client) ImportBackupsWithBody(ctx context.Context, id BucketID, params *ImportBackupsParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/buckets/{id}/import").Path("id", id)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
 }
 
 // ListBucketObjects What a folder of a bucket holds, by name
@@ -316,6 +416,17 @@ func (c *Client) SetMaintenance(ctx context.Context, body SetMaintenanceJSONRequ
 // SetMaintenanceWithBody Start no more jobs, or go on
 func (c *Client) SetMaintenanceWithBody(ctx context.Context, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("POST", "/maintenance").Body(contentType, body), editors)
+}
+
+// ListOrphans Backups whose volume is gone, oldest first
+func (c *Client) ListOrphans(ctx context.Context, params *ListOrphansParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/maintenance/orphans")
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+		out.Query("limit", params.Limit)
+		out.Query("cursor", params.Cursor)
+	}
+	return c.Send(ctx, out, editors)
 }
 
 // ListCephMetrics Selected numbers of the Ceph clusters, by name

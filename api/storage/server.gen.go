@@ -77,6 +77,35 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Path("id", &q.Id)
 		q.Body = rest.JSON[UncordonBackendJSONRequestBody](in, false)
 	}, s.UncordonBackend, UncordonBackendResponseObject.VisitUncordonBackendResponse))
+	mux.HandleFunc("POST "+base+"/backup-jobs", rest.Serve(fail, func(in *rest.Input, q *CreateBackupRequestObject) {
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+		q.Body = rest.JSON[CreateBackupJSONRequestBody](in, true)
+	}, s.CreateBackup, CreateBackupResponseObject.VisitCreateBackupResponse))
+	mux.HandleFunc("GET "+base+"/backups", rest.Serve(fail, func(in *rest.Input, q *ListBackupsRequestObject) {
+		in.Query("tenant", false, &q.Params.Tenant)
+		in.Query("volume_id", false, &q.Params.VolumeId)
+		in.Query("bucket_id", false, &q.Params.BucketId)
+		in.Query("state", false, &q.Params.State)
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListBackups, ListBackupsResponseObject.VisitListBackupsResponse))
+	mux.HandleFunc("DELETE "+base+"/backups/{id}", rest.Serve(fail, func(in *rest.Input, q *DeleteBackupRequestObject) {
+		in.Path("id", &q.Id)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+	}, s.DeleteBackup, DeleteBackupResponseObject.VisitDeleteBackupResponse))
+	mux.HandleFunc("GET "+base+"/backups/{id}", rest.Serve(fail, func(in *rest.Input, q *GetBackupRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.GetBackup, GetBackupResponseObject.VisitGetBackupResponse))
+	mux.HandleFunc("POST "+base+"/backups/{id}/restore", rest.Serve(fail, func(in *rest.Input, q *RestoreBackupRequestObject) {
+		in.Path("id", &q.Id)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+		q.Body = rest.JSON[RestoreBackupJSONRequestBody](in, false)
+	}, s.RestoreBackup, RestoreBackupResponseObject.VisitRestoreBackupResponse))
+	mux.HandleFunc("POST "+base+"/backups/{id}/verify", rest.Serve(fail, func(in *rest.Input, q *VerifyBackupRequestObject) {
+		in.Path("id", &q.Id)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+		q.Body = rest.JSON[VerifyBackupJSONRequestBody](in, false)
+	}, s.VerifyBackup, VerifyBackupResponseObject.VisitVerifyBackupResponse))
 	mux.HandleFunc("GET "+base+"/buckets", rest.Serve(fail, func(in *rest.Input, q *ListBucketsRequestObject) {
 		in.Query("tenant", false, &q.Params.Tenant)
 		in.Query("backend", false, &q.Params.Backend)
@@ -96,6 +125,11 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 	mux.HandleFunc("GET "+base+"/buckets/{id}", rest.Serve(fail, func(in *rest.Input, q *GetBucketRequestObject) {
 		in.Path("id", &q.Id)
 	}, s.GetBucket, GetBucketResponseObject.VisitGetBucketResponse))
+	mux.HandleFunc("POST "+base+"/buckets/{id}/import", rest.Serve(fail, func(in *rest.Input, q *ImportBackupsRequestObject) {
+		in.Path("id", &q.Id)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+		q.Body = rest.JSON[ImportBackupsJSONRequestBody](in, false)
+	}, s.ImportBackups, ImportBackupsResponseObject.VisitImportBackupsResponse))
 	mux.HandleFunc("GET "+base+"/buckets/{id}/objects", rest.Serve(fail, func(in *rest.Input, q *ListBucketObjectsRequestObject) {
 		in.Path("id", &q.Id)
 		in.Query("prefix", false, &q.Params.Prefix)
@@ -144,6 +178,11 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 	mux.HandleFunc("POST "+base+"/maintenance", rest.Serve(fail, func(in *rest.Input, q *SetMaintenanceRequestObject) {
 		q.Body = rest.JSON[SetMaintenanceJSONRequestBody](in, true)
 	}, s.SetMaintenance, SetMaintenanceResponseObject.VisitSetMaintenanceResponse))
+	mux.HandleFunc("GET "+base+"/maintenance/orphans", rest.Serve(fail, func(in *rest.Input, q *ListOrphansRequestObject) {
+		in.Query("tenant", false, &q.Params.Tenant)
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListOrphans, ListOrphansResponseObject.VisitListOrphansResponse))
 	mux.HandleFunc("GET "+base+"/metrics/ceph", rest.Serve(fail, func(in *rest.Input, q *ListCephMetricsRequestObject) {
 		in.Query("cluster", false, &q.Params.Cluster)
 		in.Query("prefix", false, &q.Params.Prefix)
@@ -638,6 +677,115 @@ func (r UncordonBackend200JSONResponse) VisitUncordonBackendResponse(w http.Resp
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
+// CreateBackupRequestObject is a request of CreateBackup.
+type CreateBackupRequestObject struct {
+	Params CreateBackupParams
+	Body   *CreateBackupJSONRequestBody
+}
+
+// CreateBackupResponseObject is an answer of CreateBackup.
+type CreateBackupResponseObject interface {
+	VisitCreateBackupResponse(w http.ResponseWriter) error
+}
+
+type CreateBackup202JSONResponse BackupAccepted
+
+func (r CreateBackup202JSONResponse) VisitCreateBackupResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
+// ListBackupsRequestObject is a request of ListBackups.
+type ListBackupsRequestObject struct {
+	Params ListBackupsParams
+}
+
+// ListBackupsResponseObject is an answer of ListBackups.
+type ListBackupsResponseObject interface {
+	VisitListBackupsResponse(w http.ResponseWriter) error
+}
+
+type ListBackups200ResponseHeaders struct {
+	Link *string
+}
+
+type ListBackups200JSONResponse struct {
+	Body    []Backup
+	Headers ListBackups200ResponseHeaders
+}
+
+func (r ListBackups200JSONResponse) VisitListBackupsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
+}
+
+// DeleteBackupRequestObject is a request of DeleteBackup.
+type DeleteBackupRequestObject struct {
+	Id     BackupID
+	Params DeleteBackupParams
+}
+
+// DeleteBackupResponseObject is an answer of DeleteBackup.
+type DeleteBackupResponseObject interface {
+	VisitDeleteBackupResponse(w http.ResponseWriter) error
+}
+
+type DeleteBackup202JSONResponse BackupAccepted
+
+func (r DeleteBackup202JSONResponse) VisitDeleteBackupResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
+// GetBackupRequestObject is a request of GetBackup.
+type GetBackupRequestObject struct {
+	Id BackupID
+}
+
+// GetBackupResponseObject is an answer of GetBackup.
+type GetBackupResponseObject interface {
+	VisitGetBackupResponse(w http.ResponseWriter) error
+}
+
+type GetBackup200JSONResponse Backup
+
+func (r GetBackup200JSONResponse) VisitGetBackupResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// RestoreBackupRequestObject is a request of RestoreBackup.
+type RestoreBackupRequestObject struct {
+	Id     BackupID
+	Params RestoreBackupParams
+	Body   *RestoreBackupJSONRequestBody
+}
+
+// RestoreBackupResponseObject is an answer of RestoreBackup.
+type RestoreBackupResponseObject interface {
+	VisitRestoreBackupResponse(w http.ResponseWriter) error
+}
+
+type RestoreBackup202JSONResponse CopyAccepted
+
+func (r RestoreBackup202JSONResponse) VisitRestoreBackupResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
+// VerifyBackupRequestObject is a request of VerifyBackup.
+type VerifyBackupRequestObject struct {
+	Id     BackupID
+	Params VerifyBackupParams
+	Body   *VerifyBackupJSONRequestBody
+}
+
+// VerifyBackupResponseObject is an answer of VerifyBackup.
+type VerifyBackupResponseObject interface {
+	VisitVerifyBackupResponse(w http.ResponseWriter) error
+}
+
+type VerifyBackup202JSONResponse BackupAccepted
+
+func (r VerifyBackup202JSONResponse) VisitVerifyBackupResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
 // ListBucketsRequestObject is a request of ListBuckets.
 type ListBucketsRequestObject struct {
 	Params ListBucketsParams
@@ -709,6 +857,24 @@ type GetBucket200JSONResponse Bucket
 
 func (r GetBucket200JSONResponse) VisitGetBucketResponse(w http.ResponseWriter) error {
 	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ImportBackupsRequestObject is a request of ImportBackups.
+type ImportBackupsRequestObject struct {
+	Id     BucketID
+	Params ImportBackupsParams
+	Body   *ImportBackupsJSONRequestBody
+}
+
+// ImportBackupsResponseObject is an answer of ImportBackups.
+type ImportBackupsResponseObject interface {
+	VisitImportBackupsResponse(w http.ResponseWriter) error
+}
+
+type ImportBackups202JSONResponse BucketAccepted
+
+func (r ImportBackups202JSONResponse) VisitImportBackupsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
 }
 
 // ListBucketObjectsRequestObject is a request of ListBucketObjects.
@@ -915,6 +1081,29 @@ type SetMaintenance200JSONResponse Maintenance
 
 func (r SetMaintenance200JSONResponse) VisitSetMaintenanceResponse(w http.ResponseWriter) error {
 	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ListOrphansRequestObject is a request of ListOrphans.
+type ListOrphansRequestObject struct {
+	Params ListOrphansParams
+}
+
+// ListOrphansResponseObject is an answer of ListOrphans.
+type ListOrphansResponseObject interface {
+	VisitListOrphansResponse(w http.ResponseWriter) error
+}
+
+type ListOrphans200ResponseHeaders struct {
+	Link *string
+}
+
+type ListOrphans200JSONResponse struct {
+	Body    []Backup
+	Headers ListOrphans200ResponseHeaders
+}
+
+func (r ListOrphans200JSONResponse) VisitListOrphansResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
 }
 
 // ListCephMetricsRequestObject is a request of ListCephMetrics.
@@ -1802,6 +1991,24 @@ type Server interface {
 	// UncordonBackend Use a backend for new things again
 	// (POST /backends/{id}/uncordon)
 	UncordonBackend(context.Context, UncordonBackendRequestObject) (UncordonBackendResponseObject, error)
+	// CreateBackup Back up a volume to a bucket
+	// (POST /backup-jobs)
+	CreateBackup(context.Context, CreateBackupRequestObject) (CreateBackupResponseObject, error)
+	// ListBackups The backups that the caller may see, newest first
+	// (GET /backups)
+	ListBackups(context.Context, ListBackupsRequestObject) (ListBackupsResponseObject, error)
+	// DeleteBackup Remove a backup; the others of its volume can be restored as before
+	// (DELETE /backups/{id})
+	DeleteBackup(context.Context, DeleteBackupRequestObject) (DeleteBackupResponseObject, error)
+	// GetBackup One backup
+	// (GET /backups/{id})
+	GetBackup(context.Context, GetBackupRequestObject) (GetBackupResponseObject, error)
+	// RestoreBackup Make a volume as the backup is, or put its own volume back
+	// (POST /backups/{id}/restore)
+	RestoreBackup(context.Context, RestoreBackupRequestObject) (RestoreBackupResponseObject, error)
+	// VerifyBackup Check that a backup can be restored
+	// (POST /backups/{id}/verify)
+	VerifyBackup(context.Context, VerifyBackupRequestObject) (VerifyBackupResponseObject, error)
 	// ListBuckets The buckets that the caller may see, newest first
 	// (GET /buckets)
 	ListBuckets(context.Context, ListBucketsRequestObject) (ListBucketsResponseObject, error)
@@ -1814,6 +2021,9 @@ type Server interface {
 	// GetBucket One bucket
 	// (GET /buckets/{id})
 	GetBucket(context.Context, GetBucketRequestObject) (GetBucketResponseObject, error)
+	// ImportBackups Take in the backups that a bucket holds and the gateway does not know
+	// (POST /buckets/{id}/import)
+	ImportBackups(context.Context, ImportBackupsRequestObject) (ImportBackupsResponseObject, error)
 	// ListBucketObjects What a folder of a bucket holds, by name
 	// (GET /buckets/{id}/objects)
 	ListBucketObjects(context.Context, ListBucketObjectsRequestObject) (ListBucketObjectsResponseObject, error)
@@ -1847,6 +2057,9 @@ type Server interface {
 	// SetMaintenance Start no more jobs, or go on
 	// (POST /maintenance)
 	SetMaintenance(context.Context, SetMaintenanceRequestObject) (SetMaintenanceResponseObject, error)
+	// ListOrphans Backups whose volume is gone, oldest first
+	// (GET /maintenance/orphans)
+	ListOrphans(context.Context, ListOrphansRequestObject) (ListOrphansResponseObject, error)
 	// ListCephMetrics Selected numbers of the Ceph clusters, by name
 	// (GET /metrics/ceph)
 	ListCephMetrics(context.Context, ListCephMetricsRequestObject) (ListCephMetricsResponseObject, error)

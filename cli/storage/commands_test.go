@@ -73,6 +73,12 @@ const (
 	alert = `{"id":"quota_near-acme:volumes-1","severity":"warning","source":"quota_near","resource_type":"tenant","resource_id":"acme:volumes",` +
 		`"title":"t","description":"d","evidence":{"used":4},"state":"open","tenant_id":"acme","created_at":` + at +
 		`,"resolved_at":null,"acknowledged_at":null,"acknowledged_by":"","silenced_until":null}`
+	backupID = "01a20b56-c1bc-741c-92d0-a6ddefd10979"
+	backup   = `{"id":"` + backupID + `","tenant_id":"acme","volume_id":"` + volumeID + `","volume_name":"data","bucket_id":"` + bucketID +
+		`","object_key":"k","mode":"data","state":"completed","incremental":true,"full_reason":"","parent":"","size_bytes":4096,` +
+		`"stored_bytes":1024,"checksum":"","encrypted":false,"consistency":"crash","error":"","created_at":` + at +
+		`,"finished_at":` + at + `,"expires_at":null,"verification":{"method":"stored","ok":true,"detail":"d","at":` + at +
+		`,"job_id":"j"}}`
 	maintenance = `{"paused":true,"since":` + at + `,"by":"ada","queued":1,"running":0}`
 	accepted    = `{"job_id":"` + jobID + `","state":"queued","links":{"job":"/j","watch":"/w"},"resource":`
 )
@@ -83,6 +89,7 @@ func examples() map[string]string {
 	onSnapshot := accepted + `{"volume_id":"` + volumeID + `","snapshot_id":"` + snapshotID + `"}}`
 	onBucket := accepted + `{"bucket_id":"` + bucketID + `","namespace":""}}`
 	onOSD := accepted + `{"cluster_id":"` + clusterID + `","osd_id":3}}`
+	ofBackup := accepted + `{"backup_id":"` + backupID + `","bucket_id":"` + bucketID + `","object_key":"k"}}`
 	event := `[{"id":"audit-1","at":` + at + `,"type":"audit","kind":"volume.create","message":"data","actor":"ada","tenant_id":"acme",` +
 		`"resource_type":"volume","resource_id":"` + volumeID + `"}]`
 	image := `{"id":"` + volumeID + `","tenant_id":"acme","cluster_id":"` + clusterID + `","pool":"vms","name":"disk","size_bytes":4096,` +
@@ -126,7 +133,10 @@ func examples() map[string]string {
 		"EvaluateAlerts": `{"evaluated":11,"open_alerts":1}`, "GetMaintenance": maintenance, "SetMaintenance": maintenance,
 		"GetSummary": `{"raw_capacity_bytes":4,"used_capacity_bytes":1,"available_capacity_bytes":3,"clusters":1,"pools":1,"volumes":1,` +
 			`"forecasts":[]}`,
-		"ListEvents": event, "ListVolumeEvents": event,
+		"ListBackups": "[" + backup + "]", "ListOrphans": "[" + backup + "]", "GetBackup": backup, "CreateBackup": ofBackup,
+		"VerifyBackup": ofBackup, "DeleteBackup": ofBackup, "ImportBackups": onBucket,
+		"RestoreBackup": accepted + `{"volume_id":"` + volumeID + `","mode":"restore"}}`,
+		"ListEvents":    event, "ListVolumeEvents": event,
 		"GetUpgradePreflight": `{"ready":true,"checks":[{"name":"jobs","ok":true,"detail":"none"}],"blockers":[]}`,
 		"ListCephMetrics":     `[{"name":"ceph_osd_up","value":1,"labels":{"cluster":"prod","ceph_daemon":"osd.0"}}]`,
 		"GetCapacityHistory": `{"now":` + at + `,"from":` + at + `,"to":` + at + `,"step_seconds":60,"points":[{"at":` + at +
@@ -220,15 +230,24 @@ func commandLines() map[string]string {
 		"alert resolve quota_near-acme:volumes-1":                                                     "ListAlerts ResolveAlert",
 		"capacity show --cluster local":                                                               "GetSummary",
 		"capacity history --cluster local --since 1h --points 60":                                     "GetCapacityHistory",
+		"backup list --volume data --bucket logs --tenant acme --state completed":                     "ListBuckets ListVolumes ListBackups",
+		"backup show " + backupID:                                                                     "GetBackup",
+		"backup create data --bucket logs --key k --full --keep 3 --max-age 24h":                      "ListVolumes ListBuckets CreateBackup GetJob GetBackup",
+		"backup create data --bucket logs --mode manifest --no-wait":                                  "ListVolumes ListBuckets CreateBackup GetJob",
+		"backup verify " + backupID + " --method source":                                              "VerifyBackup GetJob GetBackup",
+		"backup restore " + backupID + " --name n --policy default --size 1G":                         "RestoreBackup GetJob GetVolume",
+		"backup delete " + backupID + " --yes":                                                        "DeleteBackup GetJob GetJob",
+		"backup orphans --tenant acme":                                                                "ListOrphans",
+		"backup import logs --key k --tenant acme":                                                    "ListBuckets ImportBackups GetJob GetJob",
 		"event list --type job --tenant acme --about x":                                               "ListEvents",
-		"volume events data": "ListVolumes ListVolumeEvents",
-		"preflight":          "GetUpgradePreflight",
-		"cluster metrics --prefix ceph --cluster prod": "ListCephMetrics",
-		"maintenance show":                "GetMaintenance",
-		"maintenance pause":               "SetMaintenance",
-		"maintenance resume":              "SetMaintenance",
-		"audit verify":                    "VerifyAudit",
-		"audit acknowledge 7 --note read": "AcknowledgeAudit",
+		"volume events data":                                                                          "ListVolumes ListVolumeEvents",
+		"preflight":                                                                                   "GetUpgradePreflight",
+		"cluster metrics --prefix ceph --cluster prod":                                                "ListCephMetrics",
+		"maintenance show":                                                                            "GetMaintenance",
+		"maintenance pause":                                                                           "SetMaintenance",
+		"maintenance resume":                                                                          "SetMaintenance",
+		"audit verify":                                                                                "VerifyAudit",
+		"audit acknowledge 7 --note read":                                                             "AcknowledgeAudit",
 	}
 }
 

@@ -23,6 +23,7 @@ type begun struct {
 	Resource struct {
 		VolumeID   string `json:"volume_id"`
 		SnapshotID string `json:"snapshot_id"`
+		BackupID   string `json:"backup_id"`
 		BucketID   string `json:"bucket_id"`
 	} `json:"resource"`
 }

@@ -6,7 +6,7 @@
 //	backend.go   storage systems; cluster.go: what they consist of
 //	policy.go    how volumes are made; tenant.go: who has them, and how many
 //	volume.go    volumes; snapshot.go: their snapshots, and volumes made of these; image.go: images by names of one's own
-//	bucket.go    buckets of object gateways
+//	bucket.go    buckets of object gateways; backup.go: backups in them
 //	job.go       work that takes long: wait for it, follow it, cancel it; maintenance.go: start none of it
 //	alert.go     what needs attention; capacity.go: how full clusters are, and were
 //	event.go     what happened, and whether an upgrade can begin
@@ -76,7 +76,7 @@ directory.`
 	s := commands{verb.NewSession(env, &api)}
 	s.AddFlags(cmd)
 	cmd.AddCommand(
-		s.volumes(), s.snapshots(), s.images(), s.buckets(), s.policies(), s.tenants(), s.backends(), s.clusters(), s.nodes(),
+		s.volumes(), s.snapshots(), s.images(), s.buckets(), s.backups(), s.policies(), s.tenants(), s.backends(), s.clusters(), s.nodes(),
 		s.osds(), s.pools(), s.jobs(), s.alerts(), s.capacity(), s.maintenance(), s.events(), s.audit(), s.preflight(),
 		s.version(), s.health(),
 	)
@@ -116,7 +116,7 @@ var kinds = map[string]*verb.Kind[*storageapi.Client]{
 		Object: verb.As(&Service, func(i storageapi.RBDImage) verb.Object { return verb.Object{Name: i.Pool + "/" + i.Name} }),
 	},
 	"BUCKET": {
-		What: "bucket", Listed: "mainstay storage bucket list",
+		What: "bucket", Listed: "mainstay storage bucket list", Flags: []string{"bucket"},
 		List: func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
 			return c.API.ListBuckets(ctx, &storageapi.ListBucketsParams{Limit: p.Limit, Cursor: p.Cursor})
 		},
@@ -124,6 +124,16 @@ var kinds = map[string]*verb.Kind[*storageapi.Client]{
 		Object: verb.As(&Service, func(b storageapi.Bucket) verb.Object {
 			return verb.Object{ID: b.Id, Name: b.Name, Owner: b.TenantId}
 		}),
+	},
+	"BACKUP": {
+		What: "backup", Listed: "mainstay storage backup list",
+		List: func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
+			return c.API.ListBackups(ctx, &storageapi.ListBackupsParams{Limit: p.Limit, Cursor: p.Cursor})
+		},
+		Get: func(ctx context.Context, c *call, id string) (*http.Response, error) {
+			return c.API.GetBackup(ctx, id)
+		},
+		Object: verb.As(&Service, func(b storageapi.Backup) verb.Object { return verb.Object{ID: b.Id} }),
 	},
 	"BACKEND": {
 		What: "backend", Listed: "mainstay storage backend list", Flags: []string{"backend"},

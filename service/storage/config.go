@@ -26,6 +26,7 @@ type Config struct {
 
 	ObjectGateways []string `key:"object-gateways" help:"Object gateways of these clusters (RGW), as NAME=PATH, with the same names: the path of a JSON file with endpoint, access_key and secret_key, and if needed region and ca_file."`
 	S3Buckets      []string `key:"s3-buckets" help:"Buckets of any S3 service that can be taken in, as NAME=PATH: a file like those of object-gateways that names the bucket, too."`
+	BackupKeys     []string `key:"backup-keys" help:"Keys that backups can be encrypted with, as NAME=PATH: the path of a file with a key of age, which mainstay storage backup keygen makes."`
 
 	MonitorInterval    int    `key:"monitor-interval-secs" default:"60" min:"1" max:"3600" help:"How often the conditions of alerts are checked, in seconds."`
 	AlertWebhookURL    string `key:"alert-webhook-url" help:"URL that is told about alerts that open and resolve, as Standard Webhooks."`
@@ -67,6 +68,9 @@ func (c *Config) Validate() error {
 		return err
 	}
 	if _, err := parsePaths("s3-buckets", c.S3Buckets); err != nil {
+		return err
+	}
+	if _, err := parsePaths("backup-keys", c.BackupKeys); err != nil {
 		return err
 	}
 	if err := monitor.CheckWebhook(c.AlertWebhookURL, c.AlertWebhookSecret); err != nil {

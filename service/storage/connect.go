@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/storage/backup"
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
 	"github.com/mainstay-infra/mainstay/service/storage/driver/rgw"
 	"github.com/mainstay-infra/mainstay/service/storage/record"
@@ -69,6 +70,21 @@ func parseClusters(entries []string) (map[string]cephCluster, error) {
 		all[name] = splitCluster(value)
 	}
 	return all, err
+}
+
+// openBackupKeys reads the keys of the setting backup-keys.
+func openBackupKeys(entries []string) (map[string]backup.Key, error) {
+	files, err := parsePaths("backup-keys", entries)
+	if err != nil {
+		return nil, err
+	}
+	keys := map[string]backup.Key{}
+	for name, path := range files {
+		if keys[name], err = backup.ReadKey(path); err != nil {
+			return nil, fault.InvalidField("backup-keys", "%s: %s", name, fault.From(err).Message)
+		}
+	}
+	return keys, nil
 }
 
 // check returns a fault if the settings have no entry for a backend, or if there is no driver for its type.

@@ -15,6 +15,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/keyring"
 	"github.com/mainstay-infra/mainstay/kit/operation"
 	"github.com/mainstay-infra/mainstay/service/storage/backend"
+	"github.com/mainstay-infra/mainstay/service/storage/backup"
 	"github.com/mainstay-infra/mainstay/service/storage/bucket"
 	"github.com/mainstay-infra/mainstay/service/storage/caller"
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
@@ -86,6 +87,14 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 	s.buckets = bucket.New(bucket.Config{
 		Store: s.store, Jobs: s.jobs, Backends: s.backends, Sealer: s.sealer, Singles: s.singles,
 	})
+	keys, err := openBackupKeys(s.cfg.BackupKeys)
+	if err != nil {
+		return err
+	}
+	s.backups = backup.New(backup.Config{
+		Store: s.store, Jobs: s.jobs, Backends: s.backends, Buckets: s.buckets, Keys: keys,
+		Cache: filepath.Join(s.cfg.Data, "backup-cache"), Log: s.log, Now: s.now,
+	})
 	if s.monitor, err = monitor.New(monitor.Config{
 		DB: s.db, Store: s.store, Audit: s.audit, Log: s.log, Now: s.now, URL: s.cfg.AlertWebhookURL,
 		Secret: s.cfg.AlertWebhookSecret,
@@ -109,6 +118,7 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 		Ping:  func(ctx context.Context) (string, error) { return s.db.Engine().String(), s.db.Ping(ctx) },
 		Store: s.store, Jobs: s.jobs, Backends: s.backends, Volumes: s.volumes, Monitor: s.monitor,
 		OSDs: osd.New(osd.Config{Store: s.store, Jobs: s.jobs, Backends: s.backends}), Buckets: s.buckets,
+		Backups: s.backups,
 	})
 	return err
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/problem"
 	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/storage/backend"
+	"github.com/mainstay-infra/mainstay/service/storage/backup"
 	"github.com/mainstay-infra/mainstay/service/storage/bucket"
 	"github.com/mainstay-infra/mainstay/service/storage/caller"
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
@@ -65,6 +66,7 @@ type Service struct {
 	backends *backend.Set
 	volumes  *provision.Manager
 	buckets  *bucket.Manager
+	backups  *backup.Manager
 	sealer   *auth.Sealer // of keys of buckets
 	monitor  *monitor.Monitor
 	gate     *gate.Gate
@@ -103,6 +105,9 @@ func New(ctx context.Context, cfg Config, deps Deps) (_ *Service, err error) {
 // Handler returns the handler of all requests.
 func (s *Service) Handler() http.Handler { return s.api.Handler() }
 
+// Backups returns what keeps backups.
+func (s *Service) Backups() *backup.Manager { return s.backups }
+
 // Close closes what New opened. Run must have returned.
 func (s *Service) Close() error {
 	s.end()
@@ -123,6 +128,8 @@ func (s *Service) Run(ctx context.Context) error {
 		{Name: "monitor", Interval: time.Duration(s.cfg.MonitorInterval) * time.Second, Run: s.monitor.Round},
 		{Name: "tell of alerts", Interval: 2 * time.Second, Run: s.monitor.Notify},
 		{Name: "forget alerts", Interval: time.Hour, Run: s.monitor.Expire},
+		{Name: "backups", Interval: 15 * time.Second, Run: s.backups.Sweep},
+		{Name: "prune backups", Interval: time.Hour, Run: s.backups.Prune},
 		{Name: "forget jobs", Interval: time.Hour, Run: s.jobs.Expire},
 		{Name: "seals", Interval: time.Minute, Run: func(ctx context.Context) error {
 			return s.keys.Renew(ctx, s.db, func(tx *db.Tx, rotated bool) (int, error) { return s.renew(ctx, tx, rotated) })

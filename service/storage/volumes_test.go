@@ -255,6 +255,23 @@ func TestABackendWhoseFolderIsGoneIsUnreachableAndTouchesNothing(t *testing.T) {
 	g.holds(id, "kept")
 }
 
+func TestAJobIsAnsweredAsSoonAsItHasEnded(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	g.call("POST", "/maintenance", g.admin, object{"paused": true}).Want(200)
+	id := contracttest.As[storageapi.VolumeAccepted](
+		g.call("POST", "/volumes", g.admin, object{"name": "data", "size_bytes": mib}).Want(202)).JobId
+	if j := contracttest.As[storageapi.Job](g.call("GET", "/jobs/"+id, g.admin, nil).Want(200)); j.State != "queued" {
+		t.Errorf("%+v", j)
+	}
+	waiting := make(chan answer, 1)
+	go func() { waiting <- g.call("GET", "/jobs/"+id+"?wait=600", g.admin, nil) }()
+	g.call("POST", "/maintenance", g.admin, object{"paused": false}).Want(200)
+	if j := contracttest.As[storageapi.Job]((<-waiting).Want(200)); j.State != "succeeded" {
+		t.Errorf("%+v", j)
+	}
+}
+
 func TestQuotasNameTheLimit(t *testing.T) {
 	t.Parallel()
 	g := start(t)

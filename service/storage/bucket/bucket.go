@@ -86,9 +86,9 @@ func (m *Manager) mayAdopt(c caller.Caller, ref string) error {
 	return nil
 }
 
-// Delete begins to remove a bucket.
-func (m *Manager) Delete(ctx context.Context, id string) (record.Bucket, record.Job, error) {
-	return m.cfg.Store.DeleteBucket(ctx, id, m.cfg.Jobs.Begin)
+// Delete begins to remove a bucket. Unless it is forced, one that has backups stays.
+func (m *Manager) Delete(ctx context.Context, id string, force bool) (record.Bucket, record.Job, error) {
+	return m.cfg.Store.DeleteBucket(ctx, id, force, m.cfg.Jobs.Begin)
 }
 
 // Stats are what a bucket holds.

@@ -26,6 +26,35 @@ type Access struct {
 	Keys   driver.BucketKeys
 }
 
+// Access returns how the content of a bucket that is bound is reached, with its keys.
+func (m *Manager) Access(ctx context.Context, id string) (driver.BucketAccess, error) {
+	b, err := m.cfg.Store.Bucket(ctx, id)
+	if err == nil {
+		err = b.State.Usable()
+	}
+	if err != nil {
+		return driver.BucketAccess{}, err
+	}
+	if b.Adopted() {
+		s, err := m.single(&b)
+		if err != nil {
+			return driver.BucketAccess{}, err
+		}
+		return s.Access(), nil
+	}
+	d, err := m.maker(ctx, &b)
+	if err != nil {
+		return driver.BucketAccess{}, err
+	}
+	text, err := m.cfg.Sealer.Open(b.Secret, b.ID)
+	if err != nil {
+		return driver.BucketAccess{}, fault.Wrap(fault.Unavailable, err, "the keys of the bucket cannot be opened with the secret key")
+	}
+	var keys driver.BucketKeys
+	err = json.Unmarshal(text, &keys)
+	return d.Access(b.NativeName(), keys), err
+}
+
 // Open reads a bucket by its name or id, and opens its keys. It is for the host of the service, beside the service.
 func Open(ctx context.Context, q db.Querier, s *auth.Sealer, name string) (out Access, err error) {
 	all, err := record.BucketsNamed(ctx, q, name)

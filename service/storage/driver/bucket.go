@@ -87,6 +87,13 @@ type ObjectsPage struct {
 	Next    string // empty on the last page
 }
 
+// BucketAccess says how the content of a bucket is reached. It goes into no answer, log or fault.
+type BucketAccess struct {
+	Endpoint, Region, Bucket string
+	CAFile                   string // path of certificates to trust; empty: those of the system
+	BucketKeys
+}
+
 // BucketReader is implemented by what can look into buckets.
 type BucketReader interface {
 	// Bucket returns a bucket, or a fault of kind NotFound. A bucket that belongs to another user is one of kind Conflict.
@@ -98,6 +105,7 @@ type BucketReader interface {
 // SingleBucket looks into one bucket that exists, whatever name it is asked for.
 type SingleBucket interface {
 	BucketReader
+	Access() BucketAccess
 	// Reach returns what is known of the bucket besides its content. It fails if its keys do not list it.
 	Reach(ctx context.Context) (Bucket, error)
 }
@@ -105,6 +113,7 @@ type SingleBucket interface {
 // Buckets is implemented by drivers of storage systems with an object gateway.
 type Buckets interface {
 	BucketReader
+	Access(name BucketName, keys BucketKeys) BucketAccess
 	// CreateBucket makes a user and its bucket, and returns the user's keys. If they are there, it makes them as they
 	// are asked for. A bucket that belongs to somebody else is a fault of kind Conflict, and stays as it is.
 	CreateBucket(ctx context.Context, spec BucketSpec) (BucketKeys, error)

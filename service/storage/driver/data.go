@@ -14,9 +14,11 @@ type Content interface {
 	// ReaderAt may be used by several goroutines.
 	io.ReaderAt
 	Size() int64 // bytes
+	// Compares reports whether the storage system can tell what differs between snapshots.
+	Compares() bool
 	// Extents are the parts that may hold something else than zeros, in order. With since, the native name of an older
-	// snapshot of the same volume, they are those that may differ from it. If what differs cannot be told, it fails with
-	// a fault of kind NotFound.
+	// snapshot of the same volume, they are those that may differ from it. If that cannot be told, it fails with a fault
+	// of kind NotFound.
 	Extents(ctx context.Context, since string) iter.Seq2[Extent, error]
 }
 

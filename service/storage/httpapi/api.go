@@ -16,6 +16,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/problem"
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/storage/backend"
+	"github.com/mainstay-infra/mainstay/service/storage/backup"
 	"github.com/mainstay-infra/mainstay/service/storage/bucket"
 	"github.com/mainstay-infra/mainstay/service/storage/caller"
 	"github.com/mainstay-infra/mainstay/service/storage/gate"
@@ -47,6 +48,7 @@ type Config struct {
 	Volumes  *provision.Manager
 	Monitor  *monitor.Monitor
 	OSDs     *osd.Manager
+	Backups  *backup.Manager
 	Buckets  *bucket.Manager
 }
 
@@ -60,6 +62,7 @@ type API struct {
 	volumes  *provision.Manager
 	monitor  *monitor.Monitor
 	osds     *osd.Manager
+	backups  *backup.Manager
 	buckets  *bucket.Manager
 }
 
@@ -77,7 +80,7 @@ const maxBody = 1 << 20
 func New(cfg Config) (*API, error) {
 	a := &API{
 		cfg: cfg, store: cfg.Store, jobs: cfg.Jobs, backends: cfg.Backends, volumes: cfg.Volumes, monitor: cfg.Monitor,
-		osds: cfg.OSDs, buckets: cfg.Buckets,
+		osds: cfg.OSDs, backups: cfg.Backups, buckets: cfg.Buckets,
 	}
 	c, err := Contract()
 	if err != nil {

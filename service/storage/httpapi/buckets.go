@@ -85,7 +85,9 @@ func (a *API) DeleteBucket(
 	ctx context.Context, req storageapi.DeleteBucketRequestObject,
 ) (storageapi.DeleteBucketResponseObject, error) {
 	j, err := a.once(ctx, req.Params.IdempotencyKey, "DeleteBucket "+req.Id, value(req.Params.Force),
-		func(ctx context.Context) (record.Job, error) { return begun(a.buckets.Delete(ctx, req.Id)) })
+		func(ctx context.Context) (record.Job, error) {
+			return begun(a.buckets.Delete(ctx, req.Id, value(req.Params.Force)))
+		})
 	return storageapi.DeleteBucket202JSONResponse(acceptedBucket(&j)), err
 }
 

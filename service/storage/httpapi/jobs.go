@@ -90,10 +90,10 @@ func (a *API) ListJobs(
 	return storageapi.ListJobs200JSONResponse{Body: out, Headers: storageapi.ListJobs200ResponseHeaders{Link: link}}, err
 }
 
-// GetJob returns one job.
+// GetJob returns one job, if it is asked to as soon as it has ended.
 func (a *API) GetJob(ctx context.Context, req storageapi.GetJobRequestObject) (storageapi.GetJobResponseObject, error) {
-	j, err := a.store.Job(ctx, req.Id)
-	return storageapi.GetJob200JSONResponse(apiJob(j)), err
+	j, _, err := a.AwaitJob(ctx, req.Id, time.Duration(value(req.Params.Wait))*time.Second)
+	return storageapi.GetJob200JSONResponse(j), err
 }
 
 // watchJob streams a job until it has ended.

@@ -65,6 +65,7 @@ func apiTenant(t record.Tenant) storageapi.Tenant {
 		Quota: storageapi.Quota{Volumes: t.MaxVolumes, Bytes: t.MaxBytes, Snapshots: t.MaxSnapshots},
 		Used: storageapi.TenantUse{
 			Volumes: t.Used.Volumes, Bytes: t.Used.Bytes, Snapshots: t.Used.Snapshots, Buckets: t.Used.Buckets,
+			BackupBytes: t.Used.BackupBytes,
 		},
 	}
 }

@@ -104,6 +104,9 @@ func (m *Manager) delete(ctx context.Context, a record.VolumeArgs, progress func
 		if err != nil {
 			return nil, err
 		}
+		if err := m.dropBases(ctx, v, name); err != nil {
+			return nil, err
+		}
 		if err := d.DeleteVolume(ctx, name); err != nil {
 			return nil, err
 		}
@@ -116,6 +119,21 @@ func (m *Manager) delete(ctx context.Context, a record.VolumeArgs, progress func
 		}
 		return nil, nil
 	})
+}
+
+// dropBases removes the snapshots that backups of a volume are compared with: they go with the volume.
+func (m *Manager) dropBases(ctx context.Context, v *record.Volume, name driver.Name) error {
+	bases, err := m.store.BasesOf(ctx, v.ID)
+	if err != nil || len(bases) == 0 {
+		return err
+	}
+	d, _, err := reach[driver.Snapshots](ctx, m, v)
+	for i := 0; i < len(bases) && err == nil; i++ {
+		if err = d.DeleteSnapshot(ctx, driver.Name{Pool: name.Pool, Native: bases[i].Base}); err == nil {
+			err = m.store.ForgetBase(ctx, bases[i].ID)
+		}
+	}
+	return err
 }
 
 func (m *Manager) clone(ctx context.Context, a record.VolumeArgs, progress func(float64)) error {

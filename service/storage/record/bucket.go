@@ -238,8 +238,9 @@ func (s *Store) noteBucket(ctx context.Context, tx *db.Tx, b *Bucket) error {
 // BucketArgs are the arguments of a job that changes a bucket.
 type BucketArgs struct{ ID string }
 
-// DeleteBucket stores that a bucket is removed or forgotten, and begins the job.
-func (s *Store) DeleteBucket(ctx context.Context, id string, begin Begin) (b Bucket, j Job, err error) {
+// DeleteBucket stores that a bucket is removed or forgotten, and begins the job. Unless it is forced, one that has
+// backups stays.
+func (s *Store) DeleteBucket(ctx context.Context, id string, force bool, begin Begin) (b Bucket, j Job, err error) {
 	err = s.db.Update(ctx, func(tx *db.Tx) error {
 		if b, err = bucketIn(ctx, tx, id, tx.ForUpdate()); err != nil {
 			return err
@@ -259,6 +260,9 @@ func (s *Store) DeleteBucket(ctx context.Context, id string, begin Begin) (b Buc
 			if err != nil {
 				return err
 			}
+		}
+		if err := backupsIn(ctx, tx, b.ID, force); err != nil {
+			return err
 		}
 		b.State, b.LastError = state.BucketDeleting, ""
 		if err := s.saveBucket(ctx, tx, &b); err != nil {

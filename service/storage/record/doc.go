@@ -11,6 +11,7 @@
 //	snapshot.go   snapshots
 //	bucket.go     buckets
 //	job.go        jobs
+//	backup.go     backups
 //	event.go      what happened: changes, ends of jobs, alerts
 //	sample.go     numbers about Ceph clusters
 //

@@ -310,6 +310,13 @@ func (s *Store) SnapshotsToMove(ctx context.Context, v *Volume) (names []driver.
 	for _, sn := range all {
 		names = append(names, sn.In("", v))
 	}
+	if err != nil {
+		return nil, err
+	}
+	bases, err := s.BasesOf(ctx, v.ID)
+	for _, b := range bases {
+		names = append(names, driver.Name{Native: b.Base})
+	}
 	return names, err
 }
 

@@ -54,12 +54,19 @@ const (
 
 	JobCreateBucket = "bucket.create" // or to take it in
 	JobDeleteBucket = "bucket.delete" // or to forget it
+
+	JobBackup        = "backup.create"
+	JobDeleteBackup  = "backup.delete"
+	JobVerifyBackup  = "backup.verify"
+	JobRestoreBackup = "backup.restore" // to a new volume
+	JobImportBackups = "backup.import"
 )
 
 // AdminJobs are the kinds that only admins start.
 var AdminJobs = map[string]bool{
 	JobDeleteVolume: true, JobDeleteImage: true, JobShrinkImage: true, JobMoveImage: true,
 	JobOSDOut: true, JobOSDIn: true, JobReweightOSD: true,
+	JobImportBackups: true,
 }
 
 // Types of what jobs are about.
@@ -71,6 +78,7 @@ const (
 	TypeCluster       = "cluster"
 	TypeOSD           = "osd"
 	TypeBucket        = "bucket"
+	TypeBackup        = "backup"
 )
 
 func newJob(kind, tenant, resourceType, resourceID string) Job {

@@ -28,6 +28,9 @@ type Use struct {
 	Bytes     int64 `db:"bytes"`
 	Snapshots int64 `db:"snapshots"`
 	Buckets   int64 `db:"buckets"`
+
+	Backups     int64 `db:"backups"`
+	BackupBytes int64 `db:"backup_bytes"` // that they added to their buckets
 }
 
 // Check returns a fault that names the first limit that a tenant would exceed with more, and how much is
@@ -53,7 +56,9 @@ func (t *Tenant) Check(more Use) error {
 
 const selectUse = `SELECT COUNT(*) AS volumes, COALESCE(SUM(size_bytes), 0) AS bytes, (SELECT COUNT(*) FROM snapshots
 	WHERE tenant = ? AND deleted_at IS NULL) AS snapshots,
-	(SELECT COUNT(*) FROM buckets WHERE tenant = ?) AS buckets FROM volumes
+	(SELECT COUNT(*) FROM buckets WHERE tenant = ?) AS buckets,
+	(SELECT COUNT(*) FROM backups WHERE tenant = ?) AS backups,
+	(SELECT COALESCE(SUM(stored_bytes), 0) FROM backups WHERE tenant = ?) AS backup_bytes FROM volumes
 	WHERE tenant = ? AND deleted_at IS NULL AND NOT foreign_made`
 
 // Tenants lists the tenants in the caller's scope by name, starting after a name.
@@ -67,7 +72,7 @@ func (s *Store) Tenants(ctx context.Context, after string, limit int) ([]Tenant,
 	err := s.db.Select(ctx, &all, "SELECT * FROM tenants WHERE "+condition+" ORDER BY name LIMIT ?",
 		append(args, limit)...)
 	for i := 0; i < len(all) && err == nil; i++ {
-		err = s.db.Get(ctx, &all[i].Used, selectUse, all[i].Name, all[i].Name, all[i].Name)
+		err = s.db.Get(ctx, &all[i].Used, selectUse, of(all[i].Name)...)
 	}
 	return all, err
 }
@@ -85,7 +90,7 @@ func tenantIn(ctx context.Context, q db.Querier, name, lock string) (t Tenant, e
 	if err := db.NotFound(err, "there is no such tenant"); err != nil {
 		return t, err
 	}
-	return t, q.Get(ctx, &t.Used, selectUse, name, name, name)
+	return t, q.Get(ctx, &t.Used, selectUse, of(name)...)
 }
 
 // PutTenant adds a tenant, or replaces its description and limits.
@@ -110,7 +115,10 @@ func (s *Store) PutTenant(ctx context.Context, t Tenant) (out Tenant, err error)
 	return out, err
 }
 
-// DeleteTenant removes a tenant that has no volumes, snapshots and buckets.
+// of returns the arguments of selectUse.
+func of(tenant string) []any { return []any{tenant, tenant, tenant, tenant, tenant} }
+
+// DeleteTenant removes a tenant that has no volumes, snapshots, buckets and backups.
 func (s *Store) DeleteTenant(ctx context.Context, name string) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
 		t, err := tenantIn(ctx, tx, name, tx.ForUpdate())
@@ -118,8 +126,8 @@ func (s *Store) DeleteTenant(ctx context.Context, name string) error {
 			return err
 		}
 		if t.Used != (Use{}) {
-			return fault.New(fault.Conflict, "the tenant has %d volumes, %d snapshots and %d buckets; delete them first",
-				t.Used.Volumes, t.Used.Snapshots, t.Used.Buckets)
+			return fault.New(fault.Conflict, "the tenant has %d volumes, %d snapshots, %d buckets and %d backups; "+
+				"delete them first", t.Used.Volumes, t.Used.Snapshots, t.Used.Buckets, t.Used.Backups)
 		}
 		if _, err := tx.Exec(ctx, "DELETE FROM tenants WHERE name = ?", name); err != nil {
 			return err

@@ -182,3 +182,6 @@ const (
 	BackupFailed    Backup = "failed"
 	BackupDeleting  Backup = "deleting"
 )
+
+// AtRest reports whether no job changes a backup in this state.
+func (b Backup) AtRest() bool { return b == BackupCompleted || b == BackupFailed }

@@ -41,6 +41,9 @@ func (d *Driver) ReadSnapshot(ctx context.Context, snapshot driver.Name, do func
 // Size returns the size of the snapshot.
 func (c *content) Size() int64 { return c.size }
 
+// Compares reports that Ceph knows what has changed.
+func (c *content) Compares() bool { return true }
+
 // ReadAt reads content.
 func (c *content) ReadAt(p []byte, offset int64) (n int, err error) {
 	for n < len(p) {

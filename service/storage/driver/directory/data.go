@@ -52,6 +52,9 @@ func (d *Driver) ReadSnapshot(
 // Size returns the size of the data.
 func (c *content) Size() int64 { return c.size }
 
+// Compares reports that folders do not know what has changed.
+func (c *content) Compares() bool { return false }
+
 // Extents are the parts of the file that are not holes. What differs from another snapshot is not known.
 func (c *content) Extents(ctx context.Context, since string) iter.Seq2[driver.Extent, error] {
 	return func(yield func(driver.Extent, error) bool) {

@@ -68,6 +68,12 @@ func (a *Access) complete() error {
 	return nil
 }
 
+func (a *Access) bucketAccess() driver.BucketAccess {
+	return driver.BucketAccess{
+		Endpoint: a.Endpoint, Region: a.Region, Bucket: a.Bucket, CAFile: a.CAFile, BucketKeys: a.BucketKeys,
+	}
+}
+
 // transport returns what requests go through.
 func (a *Access) transport() (http.RoundTripper, error) {
 	t := http.DefaultTransport.(*http.Transport).Clone()

@@ -32,6 +32,12 @@ func (g *Gateway) as(name string, keys driver.BucketKeys) *bucket {
 	return &bucket{access: a, base: g.base, within: g.within}
 }
 
+// Access returns how a bucket is reached with the keys of its user.
+func (g *Gateway) Access(name driver.BucketName, keys driver.BucketKeys) driver.BucketAccess {
+	b := g.as(name.Bucket, keys)
+	return b.access.bucketAccess()
+}
+
 // reach returns a bucket with the keys of its user. It fails with a fault of kind NotFound if the user is gone.
 func (g *Gateway) reach(ctx context.Context, name driver.BucketName) (*bucket, error) {
 	u, err := g.user(ctx, name.User)

@@ -35,6 +35,9 @@ func (s *Single) Reach(ctx context.Context) (driver.Bucket, error) {
 	return s.known(), err
 }
 
+// Access returns how the bucket is reached.
+func (s *Single) Access() driver.BucketAccess { return s.access.bucketAccess() }
+
 // known returns what the settings say.
 func (s *Single) known() driver.Bucket {
 	return driver.Bucket{
