@@ -5,10 +5,12 @@ import { body } from '../../ui/client';
 import { useConfirm } from '../../ui/confirm';
 import { FormDialog } from '../../ui/form';
 import type { MenuAction } from '../../ui/menu';
+import { atField } from '../../ui/problem';
 import { bytes } from '../../ui/size';
 import { toast } from '../../ui/toast';
 import { api, schemas, useMay, type Expansion, type SnapshotSpec, type Volume } from '../api';
 import { useRefresh } from '../live';
+import { expansionField, volumeField } from '../refused';
 import { may, type Verb } from '../states';
 import { usedText } from './columns';
 import { sizeField } from './sizes';
@@ -47,7 +49,7 @@ export function useVolumeActions(): VolumeActions {
           <p>
             <b>{v.name}</b> is removed with its content. It has {bytes(v.size_bytes)}; {v.used_bytes === null ? 'how much of it is used is not known' : `${usedText(v)} of it are used`}. This cannot be taken back.
           </p>
-          <p>Its snapshots stay, and so do the volumes that were made of them.</p>
+          <p>A volume that has snapshots is not deleted: delete those first. Volumes that were made of them stay.</p>
         </>
       ),
       typed: v.name,
@@ -72,7 +74,7 @@ export function useVolumeActions(): VolumeActions {
             label: 'Delete',
             danger: true,
             applies: (v) => may(v, 'delete'),
-            body: 'They are removed with their content. This cannot be taken back. Their snapshots stay.',
+            body: 'They are removed with their content. This cannot be taken back. Those that have snapshots are not deleted: delete the snapshots first.',
             run: (v) => api.DELETE('/volumes/{id}', at(v)),
             after: refresh,
           },
@@ -93,7 +95,7 @@ function Asked({ open: { what, volume: v }, onClose, refresh }: { open: Open; on
         action="Expand the volume"
         onClose={onClose}
         onSubmit={async (input) => {
-          await body(api.POST('/volumes/{id}/expand', { ...at(v), body: input }));
+          await atField(body(api.POST('/volumes/{id}/expand', { ...at(v), body: input })), expansionField);
           onClose();
           toast(`${v.name} is being expanded.`);
           await refresh();
@@ -109,7 +111,7 @@ function Asked({ open: { what, volume: v }, onClose, refresh }: { open: Open; on
       action="Take the snapshot"
       onClose={onClose}
       onSubmit={async (input) => {
-        await body(api.POST('/volumes/{id}/snapshots', { ...at(v), body: input }));
+        await atField(body(api.POST('/volumes/{id}/snapshots', { ...at(v), body: input })), volumeField);
         onClose();
         toast(`The snapshot of ${v.name} is being taken.`);
         await refresh();

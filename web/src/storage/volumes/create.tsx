@@ -3,9 +3,11 @@ import { useQuery } from '@tanstack/react-query';
 import { useLocation } from 'wouter';
 import { body } from '../../ui/client';
 import { FormDialog } from '../../ui/form';
+import { atField } from '../../ui/problem';
 import { api, pageLimit, schemas, useSeesAll, type Policy, type VolumeSpec } from '../api';
 import { useBackends, volumePath } from '../links';
 import { useRefresh } from '../live';
+import { volumeField } from '../refused';
 import { useTenants } from '../tenants';
 import { sizeField } from './sizes';
 
@@ -49,7 +51,7 @@ export function CreateVolume({ onClose }: { onClose: () => void }) {
       action="Create the volume"
       onClose={onClose}
       onSubmit={async (input) => {
-        const { resource } = await body(api.POST('/volumes', { body: input }));
+        const { resource } = await atField(body(api.POST('/volumes', { body: input })), volumeField);
         onClose();
         await refresh();
         navigate(volumePath({ id: resource.volume_id }));

@@ -11,12 +11,14 @@ import { Menu, type MenuAction } from '../../ui/menu';
 import { Empty, Failure, Notice } from '../../ui/notice';
 import { plural } from '../../ui/number';
 import { usePages } from '../../ui/paging';
+import { atField } from '../../ui/problem';
 import { Meter } from '../../ui/progress';
 import { bytes } from '../../ui/size';
 import { DateTime } from '../../ui/time';
 import { api, pageLimit, schemas, useMay, type CloneSpec, type RestoreSpec, type Snapshot, type Volume } from '../api';
 import { volumePath } from '../links';
 import { useLive, useRefresh } from '../live';
+import { volumeField } from '../refused';
 import { consistencyText, may, SnapshotStatus, underWay, VolumeStatus } from '../states';
 import type { VolumeActions } from './actions';
 import { sizeField } from './sizes';
@@ -189,7 +191,7 @@ function MakeVolume({ making: { what, snapshot: s }, onClose }: { making: Making
   const refresh = useRefresh();
   const at = { params: { path: { id: s.id } } };
   const done = async (made: Promise<{ resource: { volume_id: string } }>) => {
-    const { resource } = await made;
+    const { resource } = await atField(made, volumeField);
     onClose();
     await refresh();
     navigate(volumePath({ id: resource.volume_id }));
