@@ -1,8 +1,8 @@
-/** A storage gateway for the tests, with the backend `local` in a folder of its own. The folder `gone` of its settings is not there. */
+/** A storage gateway for the tests, with the backend `local` in a folder of its own. The folder `gone` of its settings is none. */
 import { expect, type Page } from '@playwright/test';
 import { createHmac } from 'node:crypto';
 import { spawn, type ChildProcess } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { until } from './fixtures';
@@ -28,6 +28,7 @@ const part = (value: object) => Buffer.from(JSON.stringify(value)).toString('bas
 export async function startGateway({ tokens = true } = {}): Promise<Gateway> {
   const folder = mkdtempSync(join(tmpdir(), 'mainstay-store-e2e-'));
   mkdirSync(join(folder, 'local'));
+  writeFileSync(join(folder, 'gone'), 'no folder');
   const url = `http://127.0.0.1:${await freePort()}`;
   const child: ChildProcess = spawn(binary, ['serve', 'storage'], {
     cwd: folder,

@@ -3,10 +3,12 @@ import { bytes } from '../ui/size';
 
 /** A fact of an alert's evidence in words: `used_percent` 91 is “used percent: 91 %”. */
 export function evidenceOf(evidence: Record<string, unknown>): [name: string, value: string][] {
+  // The limit says what is counted.
+  const counted = evidence['limit'] === 'bytes' ? ['used', 'max'] : [];
   return Object.entries(evidence).map(([name, value]) => {
     const words = name.replaceAll('_', ' ');
     if (typeof value === 'number' && name.endsWith('_percent')) return [words.replace(/ percent$/, ''), `${value} %`];
-    if (typeof value === 'number' && name.includes('_bytes')) return [words.replace(' bytes', ''), bytes(value)];
+    if (typeof value === 'number' && (name.includes('_bytes') || counted.includes(name))) return [words.replace(' bytes', ''), bytes(value)];
     return [words, typeof value === 'string' ? value : JSON.stringify(value)];
   });
 }

@@ -7,7 +7,7 @@ import { Card, Facts } from '../../ui/facts';
 import { Icon } from '../../ui/icon';
 import { Menu } from '../../ui/menu';
 import { Empty, Failure, Notice } from '../../ui/notice';
-import { count } from '../../ui/number';
+import { count, percent, plural } from '../../ui/number';
 import { Page } from '../../ui/page';
 import { usePages } from '../../ui/paging';
 import { ApiError } from '../../ui/problem';
@@ -128,11 +128,11 @@ function Summary({ backend: b, cluster }: { backend: Backend; cluster: Cluster }
             <Facts
               facts={[
                 ['Status', <Health key="h" condition={h.status} />],
-                ['Says', h.summary || <span key="s" className="muted">{h.status === 'unknown' ? 'it does not answer' : 'nothing is wrong'}</span>],
-                ['Used', <Fill key="u" clusters={[h]} />],
+                ['Summary', h.summary || <span key="s" className="muted">{h.status === 'unknown' ? 'it does not answer' : 'nothing is wrong'}</span>],
+                ['Used', `${bytes(h.used_capacity_bytes)} of ${bytes(h.raw_capacity_bytes)}${h.raw_capacity_bytes > 0 ? `, ${percent(h.used_capacity_bytes / h.raw_capacity_bytes)}` : ''}`],
                 ['Free', bytes(h.available_capacity_bytes)],
                 ['Recovers', h.recovering ? 'yes, data is being copied to where it should be' : 'no'],
-                ['Objects with too few copies', count(h.degraded_objects)],
+                ['Degraded', `${plural(h.degraded_objects, 'object has', 'objects have')} too few copies`],
                 ['Answered', <Time key="t" at={h.seen_at} />],
               ]}
             />

@@ -4,7 +4,7 @@ import { Card, Facts } from '../../ui/facts';
 import { plural } from '../../ui/number';
 import { Plot } from '../../ui/plot';
 import { bytes } from '../../ui/size';
-import { EndTime } from '../../ui/time';
+import { Day } from '../../ui/time';
 import type { Cluster, Forecast } from '../api';
 import { ahead, aheadDays, growthText, isKnown } from './forecast';
 
@@ -13,10 +13,10 @@ export function FullAt({ forecast: f }: { forecast: Forecast }) {
   if (!isKnown(f)) return <span className="muted">not known: it takes three days of use, and {plural(f.days, 'day is', 'days are')} known</span>;
   return (
     <>
-      {f.full_at ? <EndTime at={f.full_at} /> : 'not within ten years'}
+      {f.full_at ? <>about <Day at={f.full_at} /></> : 'not within ten years'}
       {f.full_earliest_at && (
         <span className="muted">
-          , at the earliest <EndTime at={f.full_earliest_at} />
+          ; at the earliest <Day at={f.full_earliest_at} />
         </span>
       )}
     </>
@@ -47,7 +47,7 @@ export function ForecastCard({ cluster, forecast }: { cluster: Cluster; forecast
       <div className="stack">
         <Facts facts={forecastFacts(forecast)} />
         {isKnown(forecast) && <Plot label={`Use of ${cluster.name} in the next ${aheadDays} days`} times={times} series={series} format={bytes} />}
-        <p className="muted small">A straight line through the use of the last days, at most 30. In 95 of 100 cases, the growth is within the error.</p>
+        <p className="muted small">A straight line through the use of the last days, at most 30. In 95 of 100 cases, the growth is within the error. The figures above the plot are those in {aheadDays} days.</p>
       </div>
     </Card>
   );

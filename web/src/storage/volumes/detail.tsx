@@ -7,10 +7,10 @@ import { Card, Facts } from '../../ui/facts';
 import { Icon } from '../../ui/icon';
 import { Menu } from '../../ui/menu';
 import { Empty, Failure, Notice } from '../../ui/notice';
+import { percent } from '../../ui/number';
 import { Page } from '../../ui/page';
 import { usePages } from '../../ui/paging';
 import { ApiError } from '../../ui/problem';
-import { Bar } from '../../ui/progress';
 import { bytes } from '../../ui/size';
 import { Tabs } from '../../ui/tabs';
 import { DateTime, Time } from '../../ui/time';
@@ -20,7 +20,7 @@ import { backendPath, useBackends, useClusters, volumePath } from '../links';
 import { useLive } from '../live';
 import { Health, underWay, VolumeStatus } from '../states';
 import { useVolumeActions } from './actions';
-import { Used, usedText } from './columns';
+import { Used } from './columns';
 import { Snapshots } from './snapshots';
 
 const above = [{ title: 'Volumes', href: '/volumes' }];
@@ -110,18 +110,15 @@ function Summary({ volume: v }: { volume: Volume }) {
   return (
     <div className="grid">
       <Card title="Content">
-        <div className="stack">
-          <Facts
-            facts={[
-              ['Size', bytes(v.size_bytes)],
-              ['Used', <Used key="u" volume={v} />],
-              ['Limit', v.size_enforced ? 'the backend does not let it grow beyond its size' : 'its size is not enforced by the backend'],
-              ['Health', <Health key="h" condition={v.health} />],
-              ['Made of', v.source_snapshot_id ? <Source key="s" id={v.source_snapshot_id} /> : 'nothing: it was made empty'],
-            ]}
-          />
-          {v.used_bytes !== null && v.size_bytes > 0 && <Bar parts={[{ label: `percent used, which is ${usedText(v)}`, value: Math.min(100, Math.round((100 * v.used_bytes) / v.size_bytes)), tone: 'info' }]} total={100} />}
-        </div>
+        <Facts
+          facts={[
+            ['Size', bytes(v.size_bytes)],
+            ['Used', v.used_bytes === null ? <Used key="u" volume={v} /> : `${bytes(v.used_bytes)}, ${percent(v.used_bytes / v.size_bytes)}`],
+            ['Limit', v.size_enforced ? 'the backend does not let it grow beyond its size' : 'its size is not enforced by the backend'],
+            ['Health', <Health key="h" condition={v.health} />],
+            ['Made of', v.source_snapshot_id ? <Source key="s" id={v.source_snapshot_id} /> : 'nothing: it was made empty'],
+          ]}
+        />
       </Card>
       <Card title="Place">
         <Facts
