@@ -1,10 +1,8 @@
 /** Who one is here, and what that allows. */
 import { Card, Facts } from '../ui/facts';
 import { Page } from '../ui/page';
-import { reason } from '../ui/problem';
 import { useOwnSession, useSession } from '../ui/session';
 import { EndTime } from '../ui/time';
-import { toast } from '../ui/toast';
 
 /** What each role may do, as the contract has it. */
 const roles: Record<string, string> = {
@@ -14,23 +12,11 @@ const roles: Record<string, string> = {
 };
 
 export function Account() {
-  const session = useOwnSession();
-  const { info } = useSession(session);
+  const { info } = useSession(useOwnSession());
   const who = info?.who;
   if (!who) return null;
-  const signOut = () => void session.signOut().catch((e: unknown) => toast(`You are still signed in: ${reason(e)}`, 'bad'));
   return (
-    <Page
-      title="My account"
-      lead={info.sign_out ? `Signed in as ${who.name}.` : 'The gateway asks nobody for a token.'}
-      actions={
-        info.sign_out && (
-          <button type="button" className="btn" onClick={signOut}>
-            Sign out here
-          </button>
-        )
-      }
-    >
+    <Page title="My account" lead={info.sign_out ? `Signed in as ${who.name}.` : 'The gateway asks nobody for a token.'}>
       <div className="grid">
         <Card title="Account">
           <Facts

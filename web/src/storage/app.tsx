@@ -18,6 +18,7 @@ import { BackendDetail } from './backends/detail';
 import { Backends } from './backends/list';
 import { find } from './find';
 import { JobDetail, Jobs } from './jobs';
+import { useOpenAlerts } from './links';
 import { LiveProvider, useLive } from './live';
 import { PausedBanner } from './maintenance';
 import { Overview } from './overview';
@@ -88,8 +89,9 @@ const places: readonly { label: string; items: readonly Place[] }[] = [
 
 function Frame() {
   const may = useMay();
+  const alerts = useOpenAlerts().data?.length;
   const { state, error, jobs, maintenance, readAt, retry } = useLive();
-  const groups: NavGroup[] = places.map(({ label, items }) => ({ label, items: items.filter((i) => may(i.operation)) }));
+  const groups: NavGroup[] = places.map(({ label, items }) => ({ label, items: items.filter((i) => may(i.operation)).map((i) => (i.href === '/alerts' ? { ...i, count: alerts } : i)) }));
   const busy = jobs?.filter(underWay).length ?? 0;
   const silent = state === 'reconnecting' && jobs !== undefined;
   return (

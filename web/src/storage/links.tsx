@@ -19,6 +19,10 @@ export const useClusters = () =>
 export const useBackends = () =>
   useQuery({ queryKey: ['backends', 'all'], queryFn: ({ signal }) => body(api.GET('/backends', { params: { query: { limit: pageLimit } }, signal })), refetchInterval: 10_000 });
 
+/** The alerts that are open. */
+export const useOpenAlerts = () =>
+  useQuery({ queryKey: ['alerts', 'open'], queryFn: ({ signal }) => body(api.GET('/alerts', { params: { query: { state: 'open', limit: pageLimit } }, signal })), refetchInterval: 10_000 });
+
 /** The page about the subject of an alert. */
 export function subjectPath(alert: Pick<Alert, 'resource_type' | 'resource_id'>, clusters: readonly Cluster[]): string {
   const id = alert.resource_id;

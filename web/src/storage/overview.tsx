@@ -13,7 +13,7 @@ import { Allowed, api, pageLimit, type Cluster, type Forecast, type VolumeState 
 import { forecastFacts } from './capacity/forecast-card';
 import { CapacityHistory } from './capacity/history';
 import { JobList } from './jobs';
-import { backendPath, subjectPath, useBackends, useClusters } from './links';
+import { backendPath, subjectPath, useBackends, useClusters, useOpenAlerts } from './links';
 import { useLive } from './live';
 import { MaintenanceCard } from './maintenance';
 import { Health, SeverityBadge, troubled, underWay, volumeText, worst } from './states';
@@ -23,9 +23,6 @@ import { TenantUse } from './tenants';
 const shown = 6;
 
 const useSummary = () => useQuery({ queryKey: ['summary'], queryFn: ({ signal }) => body(api.GET('/metrics/summary', { signal })), refetchInterval: 10_000 });
-
-const useOpenAlerts = () =>
-  useQuery({ queryKey: ['alerts', 'open'], queryFn: ({ signal }) => body(api.GET('/alerts', { params: { query: { state: 'open', limit: pageLimit } }, signal })), refetchInterval: 10_000 });
 
 /** How many volumes somebody must look at, by their state. */
 const useTrouble = () =>

@@ -69,7 +69,7 @@ export function Tenants() {
       title: `Remove the tenant ${t.name}?`,
       body: (
         <p>
-          It has {plural(t.used.volumes, 'volume')} and {plural(t.used.snapshots, 'snapshot')}. Only a tenant without volumes can be removed.
+          It has {plural(t.used.volumes, 'volume')} and {plural(t.used.snapshots, 'snapshot')}. Only a tenant without both can be removed.
         </p>
       ),
       action: 'Remove the tenant',

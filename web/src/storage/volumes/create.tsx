@@ -2,7 +2,9 @@
 import { useQuery } from '@tanstack/react-query';
 import { useLocation } from 'wouter';
 import { body } from '../../ui/client';
+import { Dialog } from '../../ui/dialog';
 import { FormDialog } from '../../ui/form';
+import { Failure } from '../../ui/notice';
 import { atField } from '../../ui/problem';
 import { api, pageLimit, schemas, useSeesAll, type Policy, type VolumeSpec } from '../api';
 import { useBackends, volumePath } from '../links';
@@ -23,11 +25,20 @@ export function CreateVolume({ onClose }: { onClose: () => void }) {
   const [, navigate] = useLocation();
   const refresh = useRefresh();
   const seesAll = useSeesAll();
-  const policies = usePolicies().data;
+  const known = usePolicies();
+  const policies = known.data;
   const backends = useBackends().data;
   const tenants = useTenants();
   // The form knows its choices from the beginning.
-  if (!policies) return null;
+  if (!policies) {
+    return known.error ? (
+      <Dialog title="Create a volume" onClose={onClose}>
+        <div className="dialog-body">
+          <Failure error={known.error} retry={() => void known.refetch()} />
+        </div>
+      </Dialog>
+    ) : null;
+  }
   const backendOf = (policy: string | undefined) => backends?.find((b) => b.id === policies.find((p) => p.name === policy)?.backend_id);
   return (
     <FormDialog<VolumeSpec>
@@ -43,6 +54,7 @@ export function CreateVolume({ onClose }: { onClose: () => void }) {
       ]}
       values={{ policy: policies.some((p) => p.name === usualPolicy) ? usualPolicy : policies[0]?.name }}
       warning={(input) => {
+        if (policies.length === 0) return 'There is no policy that volumes can be made by. Add one under Policies first.';
         const backend = backendOf(input.policy);
         if (backend?.cordoned) return `The backend ${backend.name} is cordoned: nothing new is made there. Choose another policy, or uncordon the backend first.`;
         if (backend && backend.last_error !== '') return `The backend ${backend.name} does not answer now. The volume is made when it does.`;
