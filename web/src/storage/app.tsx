@@ -71,7 +71,7 @@ const places: readonly { label: string; items: readonly Place[] }[] = [
     ],
   },
   {
-    label: 'Operation',
+    label: 'Operations',
     items: [
       { label: 'Alerts', href: '/alerts', icon: 'alert', key: 'l', operation: 'ListAlerts', page: <Alerts /> },
       { label: 'Jobs', href: '/jobs', icon: 'activity', key: 'j', operation: 'ListJobs', page: <Jobs /> },

@@ -1,5 +1,6 @@
 /** Jobs: work that takes long, its progress, and what became of it. */
 import { useQuery, useQueryClient } from '@tanstack/react-query';
+import type { ReactNode } from 'react';
 import { Link } from 'wouter';
 import { useParam } from '../ui/address';
 import { body, page } from '../ui/client';
@@ -63,7 +64,7 @@ export function useCancel(): (job: Job) => void {
     });
 }
 
-export function JobTable({ label, pages, brief = false, tools, at = '' }: { label: string; pages: Pages<Job>; brief?: boolean; tools?: React.ReactNode; at?: string }) {
+export function JobTable({ label, pages, brief = false, tools, at = '' }: { label: string; pages: Pages<Job>; brief?: boolean; tools?: ReactNode; at?: string }) {
   const cancel = useCancel();
   const mayCancel = useMay()('CancelJob');
   const seesAll = useSeesAll();
