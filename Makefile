@@ -132,4 +132,4 @@ bench-vm: build ## Measure VM management: backups against qemu-img, zstd and res
 
 .PHONY: clean
 clean: ## Remove what was built; state in .mainstay stays
-	rm -rf bin web/dist/edge web/dist/hypervisor web/dist/lb web/node_modules
+	rm -rf bin web/dist/edge web/dist/hypervisor web/dist/lb web/dist/storage web/dist/vm web/node_modules

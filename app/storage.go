@@ -13,15 +13,21 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/config"
+	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/service/storage"
+	"github.com/mainstay-infra/mainstay/web"
 )
 
-// storageModule returns the module of the storage gateway. started is called with the URL and the engine.
-func storageModule(cfg storage.Config, log *slog.Logger, started func(url, engine string)) Module {
+// storageModule returns the module of the storage gateway. started is called with the URL and the engine. workspace may be
+// nil.
+func storageModule(
+	cfg storage.Config, log *slog.Logger, workspace session.Workspace, started func(url, engine string),
+) Module {
 	return Module{Name: "storage", Start: func(ctx context.Context) (func() error, error) {
 		svc, err := storage.New(ctx, cfg, storage.Deps{
 			Log: log.With("service", "storage"), Registry: telemetry.NewRegistry(), Now: time.Now, Version: telemetry.BuildInfo().Version,
+			Console: web.Console("storage"), Workspace: workspace,
 		})
 		if err != nil {
 			return nil, err
@@ -81,9 +87,10 @@ func serveStorageCommand() *cobra.Command {
 	var logLevel, logFormat string
 	cmd := &cobra.Command{
 		Use:   "storage",
-		Short: "Run the storage gateway: volumes, snapshots and buckets",
+		Short: "Run the storage gateway: volumes, snapshots, buckets and backups",
 		Long: `Run the storage gateway. It is being built: volumes, snapshots and clones in Ceph clusters and in folders of this host,
-and buckets in Ceph's object gateway work, over its API, gRPC and 'mainstay storage'.
+buckets in Ceph's object gateway, and backups in buckets work, over its API, gRPC and 'mainstay storage', and most of
+that in the console.
 
 Without --auth-required everybody on this machine is the admin anonymous. With it, requests carry a JSON Web Token that
 is signed with HS256 and STORE_JWT_SECRET, with the claims sub, role (viewer, operator or admin), tenant and exp.
@@ -107,7 +114,7 @@ stops the start.`,
 			); err != nil {
 				return err
 			}
-			return Run(cmd.Context(), []Module{storageModule(cfg, log, logListening(log, "storage"))}, func() {})
+			return Run(cmd.Context(), []Module{storageModule(cfg, log, nil, logListening(log, "storage"))}, func() {})
 		},
 	}
 	config.BindFlags(cmd.Flags(), &storage.Config{}, storage.EnvPrefix)
@@ -144,8 +151,31 @@ func devStorage(mode devMode) (devPart, error) {
 	}
 	return devPart{
 		signIn: signIn,
-		module: func(started func(url, engine string)) Module { return storageModule(cfg, mode.log, started) },
+		tokens: devStorageTokens(cfg),
+		module: func(started func(url, engine string)) Module {
+			return storageModule(cfg, mode.log, mode.ring, started)
+		},
 	}, nil
+}
+
+// devStorageTokens returns the tokens with which the console of another service signs people in. Each is issued when it
+// is asked for.
+func devStorageTokens(cfg storage.Config) map[string]session.Issue {
+	if !cfg.AuthRequired {
+		return nil // nobody needs one
+	}
+	tokens := map[string]session.Issue{}
+	for _, role := range []string{session.RoleAdmin, session.RoleViewer} {
+		tokens[role] = func(context.Context) (string, error) {
+			sessions, err := auth.NewSessions(time.Now, nil, []byte(cfg.JWTSecret))
+			if err != nil {
+				return "", err
+			}
+			token, _, err := sessions.Issue(auth.Claims{Subject: role, Role: role}, session.Life)
+			return token, err
+		}
+	}
+	return tokens
 }
 
 // devStorageConfig returns the configuration in dev mode: the environment's, completed with dev mode's

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/auth"
+	"github.com/mainstay-infra/mainstay/kit/session"
 )
 
 func TestDevModeMakesATokenThatTheStorageGatewayAccepts(t *testing.T) {
@@ -56,5 +57,31 @@ func TestDevModeCompletesTheSettingsOfTheStorageGateway(t *testing.T) {
 	}
 	if _, err := devStorage(devMode{environ: []string{"STORE_LISEN=x"}}); err == nil {
 		t.Error("an unknown variable is accepted")
+	}
+}
+
+func TestOtherConsolesOfDevModeSignInToTheStorageGatewayWithTheirRole(t *testing.T) {
+	t.Parallel()
+	mode := devMode{credentials: newStorageCredentials()}
+	cfg, err := devStorageConfig(mode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := auth.NewVerifier(time.Now, []byte(cfg.JWTSecret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, role := range []string{session.RoleAdmin, session.RoleViewer} {
+		token, err := devStorageTokens(cfg)[role](t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if claims, err := tokens.Check(token); err != nil || claims.Role != role || claims.Tenant != "" {
+			t.Errorf("%s: %+v, %v", role, claims, err)
+		}
+	}
+	cfg.AuthRequired = false
+	if n := len(devStorageTokens(cfg)); n != 0 {
+		t.Errorf("%d tokens for a gateway that asks for none", n)
 	}
 }

@@ -21,6 +21,10 @@ type Who struct {
 	Name string `json:"name"`
 	// Note describes the permissions in a few words, such as "admin, sees everything".
 	Note string `json:"note"`
+	// Access is the person's role, and Tenant the person's tenant, for consoles that decide by them what to
+	// show. Empty: the console asks the service's API.
+	Access string `json:"access,omitempty"`
+	Tenant string `json:"tenant,omitempty"`
 	// Role is RoleAdmin or RoleViewer if the person may do or see everything, so that a Ring may
 	// open other consoles. It is empty for anyone else, such as a tenant.
 	Role string `json:"-"`

@@ -43,6 +43,8 @@ type Config struct {
 	AuditCheckpointURL    string `key:"audit-checkpoint-url" help:"URL that checkpoints of the audit log are sent to, at most one a minute, as Standard Webhooks."`
 	AuditCheckpointSecret string `key:"audit-checkpoint-secret" secret:"true" help:"Secret (whsec_...) that signs what is sent to audit-checkpoint-url."`
 
+	Workspace string `key:"workspace" help:"YAML document that lists the consoles of this installation, for the switcher: services, each with title and url."`
+
 	TLSCert       string `key:"tls-cert" help:"Certificate file to serve HTTPS with."`
 	TLSKey        string `key:"tls-key" help:"Key file of the certificate."`
 	TLSSelfSigned bool   `key:"tls-self-signed" default:"false" help:"Serve HTTPS with a certificate made at start."`

@@ -14,6 +14,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/jobs"
 	"github.com/mainstay-infra/mainstay/kit/keyring"
 	"github.com/mainstay-infra/mainstay/kit/operation"
+	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/service/storage/backend"
 	"github.com/mainstay-infra/mainstay/service/storage/backup"
 	"github.com/mainstay-infra/mainstay/service/storage/bucket"
@@ -36,6 +37,7 @@ func Migrations() []db.Migration {
 		{Owner: "operation", Files: operation.Migrations()},
 		{Owner: "alert", Files: alert.Migrations()},
 		{Owner: "keyring", Files: keyring.Migrations()},
+		{Owner: "session", Files: session.Migrations()},
 		{Owner: "storage", Files: record.Migrations()},
 	}
 }
@@ -112,9 +114,18 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 		}
 	}
 	s.gate = &gate.Gate{Tokens: tokens, Store: s.store}
+	cookies, err := auth.NewSealer(s.keys.Current, purposeCookies, s.keys.Accepted...)
+	if err != nil {
+		return err
+	}
+	workspace, err := session.OpenWorkspace(deps.Workspace, s.cfg.Workspace)
+	if err != nil {
+		return err
+	}
 	s.api, err = httpapi.New(httpapi.Config{
 		Log: s.log, Registry: deps.Registry, Tracer: deps.Tracer, Console: deps.Console, Now: s.now,
 		AccessLog: s.cfg.AccessLog, MaxInFlight: s.cfg.MaxInFlight, Ending: s.ending, Version: deps.Version, Gate: s.gate,
+		Cookies: cookies, Ended: session.InDatabase(s.db, s.now), Workspace: workspace,
 		Ping:  func(ctx context.Context) (string, error) { return s.db.Engine().String(), s.db.Ping(ctx) },
 		Store: s.store, Jobs: s.jobs, Backends: s.backends, Volumes: s.volumes, Monitor: s.monitor,
 		OSDs: osd.New(osd.Config{Store: s.store, Jobs: s.jobs, Backends: s.backends}), Buckets: s.buckets,
@@ -148,9 +159,10 @@ func (s *Service) begin(ctx context.Context) error {
 
 // The purposes of the keys that are derived from the secret key.
 const (
-	purposeAudit  = "storage audit head"
-	purposeTokens = "storage tokens"
-	purposeKeys   = "storage keys of buckets"
+	purposeAudit   = "storage audit head"
+	purposeTokens  = "storage tokens"
+	purposeKeys    = "storage keys of buckets"
+	purposeCookies = "storage console sessions"
 )
 
 // openKeys opens the secret key and the audit log. It returns the secrets that tokens are signed with.

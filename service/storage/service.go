@@ -23,6 +23,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/keyring"
 	"github.com/mainstay-infra/mainstay/kit/problem"
 	"github.com/mainstay-infra/mainstay/kit/routine"
+	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/service/storage/backend"
 	"github.com/mainstay-infra/mainstay/service/storage/backup"
 	"github.com/mainstay-infra/mainstay/service/storage/bucket"
@@ -46,6 +47,8 @@ type Deps struct {
 	Tracer   trace.TracerProvider // nil: no traces
 	Console  fs.FS                // the built web console; nil: none
 	Version  string
+	// Workspace knows the other services of the installation. Nil: those in the settings.
+	Workspace session.Workspace
 }
 
 // Service is the storage gateway: its settings, its loops, and the rooms that do the work.

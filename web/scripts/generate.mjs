@@ -32,7 +32,11 @@ for (const app of consoles()) {
   const path = join(web, '..', 'api', app, 'openapi.yaml');
   const document = parse(readFileSync(path, 'utf8'), { merge: true });
   // What has a server of its own, such as /healthz, is for readers.
-  for (const [at, item] of Object.entries(document.paths)) if (item.servers) delete document.paths[at];
+  for (const [at, item] of Object.entries(document.paths)) {
+    if (item.servers) delete document.paths[at];
+    // What is planned is not served yet.
+    for (const [method, operation] of Object.entries(item)) if (operation.tags?.includes('planned')) delete item[method];
+  }
   const ast = await openapiTS(document, { alphabetize: true, rootTypes: false });
   writeFileSync(join(web, `src/api/${app}.gen.ts`), `// ${header}\n${astToString(ast)}`);
 

@@ -12,8 +12,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	storageapi "github.com/mainstay-infra/mainstay/api/storage"
+	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/problem"
+	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/kit/shell"
 	"github.com/mainstay-infra/mainstay/service/storage/backend"
 	"github.com/mainstay-infra/mainstay/service/storage/backup"
@@ -39,6 +41,11 @@ type Config struct {
 	Ending      context.Context // done when the service ends
 	Version     string
 	Gate        *gate.Gate
+	// Cookies seals the sessions of the console, and Ended knows those that were signed out.
+	Cookies *auth.Sealer
+	Ended   session.Ended
+	// Workspace knows the other services of the installation. Nil: there are none.
+	Workspace session.Workspace
 	// Ping returns the database's name, or an error if it does not answer.
 	Ping func(ctx context.Context) (string, error)
 
@@ -90,6 +97,7 @@ func New(cfg Config) (*API, error) {
 		Name: "storage", Contract: c, Log: cfg.Log, Registry: cfg.Registry, Errors: problem.Capitals,
 		AccessLog: cfg.AccessLog, MaxInFlight: cfg.MaxInFlight, MaxBody: maxBody, Tracer: cfg.Tracer, Console: cfg.Console,
 		Ready:    []shell.Check{{Name: "database", Run: cfg.Ping}},
+		Sessions: a.sessions(), Who: who,
 		Identify: cfg.Gate.Identify, Still: cfg.Gate.Still, Admit: cfg.Gate.Admit, Front: a.probes, Now: cfg.Now,
 	})
 	if err != nil {

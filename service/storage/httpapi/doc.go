@@ -3,6 +3,7 @@
 //
 //	api.go        API: the handler, errors
 //	access.go     the tenants of requests
+//	person.go     who uses the console
 //	accepted.go   requests that begin jobs
 //	backends.go   backends, clusters, pools, OSDs
 //	volumes.go    volumes

@@ -26,6 +26,11 @@ func New(d *db.DB, log *audit.Log, now func() time.Time) *Store {
 // NewID returns an id that sorts by creation time (UUID version 7).
 func NewID() string { return uuid.Must(uuid.NewV7()).String() }
 
+// Note writes an audit entry that belongs to no change of a row.
+func (s *Store) Note(ctx context.Context, e audit.Entry) error {
+	return s.db.Update(ctx, func(tx *db.Tx) error { return s.note(ctx, tx, e) })
+}
+
 // NoteDenied writes the audit entry of a denied attempt. address is the client's.
 func (s *Store) NoteDenied(ctx context.Context, address string, c caller.Caller, e audit.Entry) error {
 	return s.audit.Deny(ctx, address, c.Entry(e), nil)

@@ -1,12 +1,12 @@
 /** Sign-in, and the routes to the pages. */
 import { useQuery } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
-import { Link, Route, Switch } from 'wouter';
+import { Route, Switch } from 'wouter';
 import { CallerProvider } from '../ui/access';
 import { body } from '../ui/client';
 import { Gate } from '../ui/gate';
-import { Empty, Failure } from '../ui/notice';
-import { Page } from '../ui/page';
+import { NotHere } from '../ui/not-here';
+import { Failure } from '../ui/notice';
 import { Shell, type NavGroup, type NavItem } from '../ui/shell';
 import { Silent } from '../ui/silent';
 import { Activity } from './activity';
@@ -147,14 +147,4 @@ function Pages() {
 /** A page that only some callers may see. */
 function Guarded({ operation, children }: { operation: Operation; children: ReactNode }) {
   return useMay()(operation) ? children : <NotHere />;
-}
-
-function NotHere() {
-  return (
-    <Page title="Not found">
-      <Empty icon="search" title="There is no such page here" action={<Link href="/" className="btn btn-primary">Go to the overview</Link>}>
-        The address may be mistyped, or the page is not for your role.
-      </Empty>
-    </Page>
-  );
 }

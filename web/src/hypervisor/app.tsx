@@ -1,12 +1,13 @@
 /** Sign-in, and the routes to the pages. */
 import { useQuery } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
-import { Link, Route, Switch } from 'wouter';
+import { Route, Switch } from 'wouter';
 import { CallerProvider } from '../ui/access';
 import { body } from '../ui/client';
 import { ConfirmProvider } from '../ui/confirm';
 import { Gate } from '../ui/gate';
-import { Empty, Failure, Notice } from '../ui/notice';
+import { NotHere } from '../ui/not-here';
+import { Failure, Notice } from '../ui/notice';
 import { Page } from '../ui/page';
 import { Shell, type NavGroup } from '../ui/shell';
 import { Silent } from '../ui/silent';
@@ -126,14 +127,4 @@ function Pages() {
 /** Only admins can see the audit log. For others, its page does not exist. */
 function AdminsOnly({ children }: { children: ReactNode }) {
   return useMay()('ListAudit') ? children : <NotHere />;
-}
-
-function NotHere() {
-  return (
-    <Page title="Not found">
-      <Empty icon="search" title="There is no such page here" action={<Link href="/" className="btn btn-primary">Go to the overview</Link>}>
-        The address may be mistyped, or the page is not for you.
-      </Empty>
-    </Page>
-  );
 }

@@ -21,6 +21,7 @@ describe('admits', () => {
     ['admin', ['global admin', 'org admin']],
     ['ingest', ['global admin', 'org admin']],
     ['global-viewer', ['global admin', 'global viewer']],
+    ['global-user', ['global admin']],
     ['global-admin', ['global admin']],
     ['agent', []],
     ['something new', []],

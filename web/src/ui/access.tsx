@@ -32,6 +32,8 @@ export function admits(access: string | undefined, caller: Pick<Caller, 'role' |
       return admin;
     case 'global-viewer':
       return global && reader;
+    case 'global-user':
+      return global && user;
     case 'global-admin':
       return global && admin;
   }

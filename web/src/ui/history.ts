@@ -17,7 +17,7 @@ export interface Moment<V> {
 }
 
 /** The spans of time that plots can show, in seconds. */
-export const spans = { '1h': 3_600, '6h': 21_600, '24h': 86_400, '2d': 172_800, '7d': 604_800 } as const;
+export const spans = { '1h': 3_600, '6h': 21_600, '24h': 86_400, '2d': 172_800, '7d': 604_800, '30d': 2_592_000, '1y': 31_536_000 } as const;
 export type Range = keyof typeof spans;
 
 /** The range that services answer with if they are asked for none. */

@@ -47,7 +47,7 @@ const shortestSeconds = 60;
 const datedSeconds = 12 * 3600;
 
 /** Steps of the time axis, in seconds. Those of the library have none between one and five minutes. */
-const timeSteps = [1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 14_400, 21_600, 43_200, 86_400, 172_800];
+const timeSteps = [1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 14_400, 21_600, 43_200, 86_400, 172_800, 604_800, 1_209_600, 2_592_000, 5_184_000];
 
 /** The width of an axis for the longest of its labels, in pixels. Most are equal, so that plots align. */
 const axisWidth = (labels: readonly string[] | null) => 16 + 6.5 * Math.max(8, ...(labels ?? []).map((l) => l.length));

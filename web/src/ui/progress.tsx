@@ -1,5 +1,6 @@
-/** Progress: a bar with one or several parts, and stages. */
+/** Progress: bars with one or several parts, what is used of limits, and stages. */
 import type { ReactNode } from 'react';
+import { percent } from './number';
 import { Status, type Tone } from './status';
 
 export interface Part {
@@ -14,6 +15,42 @@ export function Bar({ parts, total }: { parts: readonly Part[]; total: number })
   return (
     <div className="bar" role="img" aria-label={`${said.join(', ') || 'none'} of ${total}`}>
       {total > 0 && parts.map((p) => p.value > 0 && <span key={p.label} className={`tone-${p.tone}`} style={{ width: `${(100 * p.value) / total}%` }} />)}
+    </div>
+  );
+}
+
+/** How far something is, with the number beside it. */
+export function Meter({ progress, failed = false }: { /** From 0 to 1. */ progress: number; failed?: boolean }) {
+  return (
+    <span className="meter">
+      <Bar parts={[{ label: 'percent done', value: Math.round(progress * 100), tone: failed ? 'bad' : 'ok' }]} total={100} />
+      <span className="muted small">{percent(progress)}</span>
+    </span>
+  );
+}
+
+/** A limit, and how much of it is used. */
+export interface Limit {
+  label: string;
+  /** Without one, there is no limit, and no bar. */
+  limit: number | undefined;
+  value: number;
+  text: (n: number) => string;
+}
+
+/** What is used of limits. */
+export function Limits({ of }: { of: readonly Limit[] }) {
+  return (
+    <div className="stack">
+      {of.map(({ label, limit, value, text }) => (
+        <div key={label} className="stack-tight">
+          <div className="row spread small">
+            <span>{label}</span>
+            <span className="muted">{limit === undefined ? `${text(value)}, no limit` : `${text(value)} of ${text(limit)}${value > limit ? ', more than allowed' : ''}`}</span>
+          </div>
+          {limit !== undefined && <Bar parts={[{ label: `percent of ${label.toLowerCase()} used`, value: limit === 0 ? (value ? 100 : 0) : Math.min(100, Math.round((100 * value) / limit)), tone: value > limit ? 'bad' : value > limit * 0.9 ? 'warn' : 'info' }]} total={100} />}
+        </div>
+      ))}
     </div>
   );
 }

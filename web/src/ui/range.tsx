@@ -7,7 +7,7 @@ import { finerFrom, isFine, mostPoints, spans, timeline, usualRange, withHistory
 import { Failure } from './notice';
 import { Plot, type Series } from './plot';
 
-const labels: Record<Range, string> = { '1h': '1 hour', '6h': '6 hours', '24h': '24 hours', '2d': '2 days', '7d': '7 days' };
+const labels: Record<Range, string> = { '1h': '1 hour', '6h': '6 hours', '24h': '24 hours', '2d': '2 days', '7d': '7 days', '30d': '30 days', '1y': '1 year' };
 
 /** Buttons, one of which is pressed. */
 export function Ranges({ ranges, value, onChange }: { ranges: readonly Range[]; value: Range; onChange: (range: Range) => void }) {

@@ -18,6 +18,9 @@ export interface Who {
   name: string;
   /** A short description of their permissions. */
   note: string;
+  /** Their role and their tenant, where the service says them here. */
+  access?: string;
+  tenant?: string;
 }
 
 /** How one can sign in. */

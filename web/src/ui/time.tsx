@@ -12,6 +12,7 @@ const units: [limit: number, seconds: number, unit: Intl.RelativeTimeFormatUnit]
 
 const relative = new Intl.RelativeTimeFormat('en', { numeric: 'auto', style: 'short' });
 const absolute = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
+const day = new Intl.DateTimeFormat('en-GB', { dateStyle: 'long' });
 const clock = new Intl.DateTimeFormat('en-GB', { timeStyle: 'medium' });
 
 /** The time relative to now (milliseconds), as in "5 min. ago". */
@@ -94,6 +95,16 @@ export function Clock({ at }: { at: string }) {
 /** A date with the time of day. */
 export function DateTime({ at }: { at: string }) {
   return <time className="nowrap" dateTime={at}>{absolute.format(new Date(at))}</time>;
+}
+
+/** A date, for what is not known to the hour. */
+export function Day({ at }: { at: string }) {
+  const date = new Date(at);
+  return (
+    <time className="nowrap" dateTime={at} title={absolute.format(date)}>
+      {day.format(date)}
+    </time>
+  );
 }
 
 /** A duration: 5400 is "1 h 30 min". */

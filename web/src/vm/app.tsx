@@ -1,12 +1,13 @@
 /** Sign-in, and the routes to the pages. */
 import { useQuery } from '@tanstack/react-query';
 import { Suspense, type ReactNode } from 'react';
-import { Link, Route, Switch } from 'wouter';
+import { Route, Switch } from 'wouter';
 import { CallerProvider } from '../ui/access';
 import { body } from '../ui/client';
 import { ConfirmProvider } from '../ui/confirm';
 import { Gate } from '../ui/gate';
-import { Empty, Failure } from '../ui/notice';
+import { NotHere } from '../ui/not-here';
+import { Failure } from '../ui/notice';
 import { Page } from '../ui/page';
 import { Shell, type NavGroup, type NavItem } from '../ui/shell';
 import { Silent } from '../ui/silent';
@@ -145,16 +146,5 @@ function Pages() {
         </Route>
       </Switch>
     </Suspense>
-  );
-}
-
-/** Pages that are not for the caller do not exist. */
-function NotHere() {
-  return (
-    <Page title="Not found">
-      <Empty icon="search" title="There is no such page here" action={<Link href="/" className="btn btn-primary">Go to the overview</Link>}>
-        The address may be mistyped, or the page is not for you.
-      </Empty>
-    </Page>
   );
 }

@@ -1,19 +1,17 @@
 /** The audit log: who changed what, with filters, and the verification of its chain. */
-import { useMutation } from '@tanstack/react-query';
-import { useDeferredValue, useState } from 'react';
+import { useDeferredValue } from 'react';
 import actions from '../api/vm.audit.gen.json';
 import { useParam } from '../ui/address';
 import { body, page } from '../ui/client';
-import { CopyBox, Copyable } from '../ui/copy';
-import { Dialog } from '../ui/dialog';
-import { Card, Facts } from '../ui/facts';
-import { Failure, Notice } from '../ui/notice';
-import { count, plural } from '../ui/number';
+import { Copyable } from '../ui/copy';
+import { Card } from '../ui/facts';
+import { count } from '../ui/number';
 import { Page } from '../ui/page';
 import { usePages } from '../ui/paging';
 import { Status } from '../ui/status';
 import { Choice, Table, useServerList, type Column } from '../ui/table';
-import { DateTime, Time } from '../ui/time';
+import { DateTime } from '../ui/time';
+import { VerifyAudit } from '../ui/verify';
 import { Allowed, api, type AuditEntry } from './api';
 
 const columns: readonly Column<AuditEntry>[] = [
@@ -44,7 +42,7 @@ export function Audit() {
       lead="Who changed what, and who tried, newest first. Entries are chained, so that none can be altered or removed unseen."
       actions={
         <Allowed operation="VerifyAudit">
-          <Verify />
+          <VerifyAudit verify={() => body(api.GET('/api/audit/verify'))} />
         </Allowed>
       }
     >
@@ -73,54 +71,5 @@ export function Audit() {
         />
       </Card>
     </Page>
-  );
-}
-
-function Verify() {
-  const [open, setOpen] = useState(false);
-  const check = useMutation({ mutationFn: () => body(api.GET('/api/audit/verify')) });
-  const v = check.data;
-  return (
-    <>
-      <button
-        type="button"
-        className="btn btn-primary"
-        onClick={() => {
-          setOpen(true);
-          check.mutate();
-        }}
-      >
-        Verify
-      </button>
-      {open && (
-        <Dialog title="Verification of the audit log" onClose={() => setOpen(false)}>
-          <div className="dialog-body stack" role="status">
-            {check.isPending && <p className="muted">Recomputing every hash…</p>}
-            {check.error && <Failure error={check.error} />}
-            {v && (
-              <>
-                <Notice tone={v.ok ? 'ok' : 'bad'}>
-                  <strong>{v.ok ? `The log is whole: ${plural(v.verified, 'entry', 'entries')}, each fits the one before.` : `The log is not whole: ${v.reason}`}</strong>
-                </Notice>
-                {v.breaks.length > 0 && (
-                  <ul className="log">
-                    {v.breaks.map((b) => (
-                      <li key={`${b.recorded} ${b.reason}`}>
-                        <Time at={b.found_at} />
-                        <span>
-                          {b.reason} ({b.acknowledged_at ? `acknowledged by ${b.acknowledged_by}: ${b.note}` : 'not acknowledged'})
-                        </span>
-                      </li>
-                    ))}
-                  </ul>
-                )}
-                <Facts facts={[['Entries', count(v.entries)], ['Verified', count(v.verified)], ['Checkpoints', count(v.checkpoints.count)]]} />
-                <CopyBox label="Hash of the last entry" text={v.head_hash} />
-              </>
-            )}
-          </div>
-        </Dialog>
-      )}
-    </>
   );
 }

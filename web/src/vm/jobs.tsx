@@ -1,36 +1,24 @@
 /** Jobs: work that takes long, its progress, and what became of it. */
 import { useQueryClient } from '@tanstack/react-query';
-import { useState } from 'react';
 import { page } from '../ui/client';
 import { Card } from '../ui/facts';
 import { Notice } from '../ui/notice';
-import { percent } from '../ui/number';
 import { Page } from '../ui/page';
 import { usePages, wholeList, type Pages } from '../ui/paging';
 import { reason } from '../ui/problem';
-import { Bar } from '../ui/progress';
-import { useOwnSession, useSession } from '../ui/session';
-import { useStream } from '../ui/stream';
+import { Meter } from '../ui/progress';
 import { Table, type Column } from '../ui/table';
 import { Time } from '../ui/time';
 import { toast } from '../ui/toast';
+import { useWatched } from '../ui/watch';
 import { api, useMay, type Job } from './api';
 import { VMLink } from './links';
 import { JobState, jobTitle, underWay } from './states';
 
-export function Meter({ job }: { job: Pick<Job, 'progress' | 'status'> }) {
-  return (
-    <span className="meter">
-      <Bar parts={[{ label: 'percent done', value: Math.round(job.progress * 100), tone: job.status === 'failed' ? 'bad' : 'ok' }]} total={100} />
-      <span className="muted small">{percent(job.progress)}</span>
-    </span>
-  );
-}
-
 const columns: readonly Column<Job>[] = [
   { id: 'kind', header: 'Job', cell: (j) => jobTitle(j), sort: (j) => jobTitle(j) },
   { id: 'status', header: 'State', cell: (j) => <JobState job={j} />, sort: (j) => j.status },
-  { id: 'progress', header: 'Progress', cell: (j) => <Meter job={j} />, sort: (j) => j.progress, text: () => '' },
+  { id: 'progress', header: 'Progress', cell: (j) => <Meter progress={j.progress} failed={j.status === 'failed'} />, sort: (j) => j.progress, text: () => '' },
   { id: 'vm', header: 'VM', cell: (j) => <VMLink name={j.vm_name} tenant={j.tenant} />, text: (j) => j.vm_name ?? '' },
   { id: 'actor', header: 'By', cell: (j) => j.actor ?? <span className="muted">itself</span>, text: (j) => j.actor ?? '' },
   { id: 'created', header: 'Began', cell: (j) => <Time at={j.created} />, sort: (j) => j.created, text: () => '' },
@@ -85,25 +73,7 @@ export function Jobs() {
 }
 
 /** A job as it changes. Undefined until the service has told of it. */
-export function useJob(id: string | undefined, onEnd?: (job: Job) => void): Job | undefined {
-  const session = useOwnSession();
-  const { epoch } = useSession(session);
-  const [job, setJob] = useState<Job>();
-  const own = job?.id === id ? job : undefined;
-  useStream({
-    url: `/api/jobs/${encodeURIComponent(id ?? '')}/events`,
-    epoch,
-    // The stream ends with the job.
-    enabled: id !== undefined && (own === undefined || underWay(own)),
-    onMessage: (message) => {
-      const told = JSON.parse(message.data) as Job;
-      setJob(told);
-      if (!underWay(told)) onEnd?.(told);
-    },
-    onUnauthorized: session.expire,
-  });
-  return own;
-}
+const useJob = (id: string, onEnd: () => void) => useWatched<Job>(`/api/jobs/${encodeURIComponent(id)}/events`, id, underWay, onEnd);
 
 /** What a job is doing to a VM or an image now. */
 export function Busy({ id, kind, name, what = 'VM' }: { id: string; kind: string; name: string; what?: 'VM' | 'image' }) {
@@ -129,7 +99,7 @@ export function Busy({ id, kind, name, what = 'VM' }: { id: string; kind: string
         <span>
           <strong>{jobTitle(known)}</strong>, {job ? job.status : 'asking how far it is'}. Until it has ended, nothing else can change this {what}.
         </span>
-        {job && <Meter job={job} />}
+        {job && <Meter progress={job.progress} failed={job.status === 'failed'} />}
       </div>
     </Notice>
   );

@@ -7,7 +7,7 @@ import { Card, Tile } from '../ui/facts';
 import { Empty } from '../ui/notice';
 import { count, plural } from '../ui/number';
 import { Page } from '../ui/page';
-import { Bar } from '../ui/progress';
+import { Limits } from '../ui/progress';
 import { bytes, mib } from '../ui/size';
 import { Allowed, api, type State, type Tenant } from './api';
 import { JobList } from './jobs';
@@ -69,26 +69,17 @@ export function Overview() {
 
 /** What a tenant has used of its limits. Without a limit there is no bar. */
 export function QuotaUse({ tenant: { quota, used } }: { tenant: Tenant }) {
-  const rows = [
-    { label: 'VMs', limit: quota.vms, value: used.vms, text: count },
-    { label: 'Processors', limit: quota.cpus, value: used.cpus, text: count },
-    { label: 'Memory', limit: quota.memory, value: used.memory, text: mib },
-    { label: 'Disk', limit: quota.disk, value: used.disk, text: (n: number) => `${count(n)} GiB` },
-    { label: 'Snapshots', limit: quota.snapshots, value: used.snapshots, text: count },
-    { label: 'Backups', limit: quota.backup_bytes, value: used.backup_bytes, text: bytes },
-  ];
   return (
-    <div className="stack">
-      {rows.map(({ label, limit, value, text }) => (
-        <div key={label} className="stack-tight">
-          <div className="row spread small">
-            <span>{label}</span>
-            <span className="muted">{limit === undefined ? `${text(value)}, no limit` : `${text(value)} of ${text(limit)}${value > limit ? ', more than allowed' : ''}`}</span>
-          </div>
-          {limit !== undefined && <Bar parts={[{ label: `percent of ${label.toLowerCase()} used`, value: limit === 0 ? (value ? 100 : 0) : Math.min(100, Math.round((100 * value) / limit)), tone: value > limit ? 'bad' : value > limit * 0.9 ? 'warn' : 'info' }]} total={100} />}
-        </div>
-      ))}
-    </div>
+    <Limits
+      of={[
+        { label: 'VMs', limit: quota.vms, value: used.vms, text: count },
+        { label: 'Processors', limit: quota.cpus, value: used.cpus, text: count },
+        { label: 'Memory', limit: quota.memory, value: used.memory, text: mib },
+        { label: 'Disk', limit: quota.disk, value: used.disk, text: (n: number) => `${count(n)} GiB` },
+        { label: 'Snapshots', limit: quota.snapshots, value: used.snapshots, text: count },
+        { label: 'Backups', limit: quota.backup_bytes, value: used.backup_bytes, text: bytes },
+      ]}
+    />
   );
 }
 

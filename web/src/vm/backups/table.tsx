@@ -7,12 +7,13 @@ import { Copyable } from '../../ui/copy';
 import { Facts } from '../../ui/facts';
 import { Notice } from '../../ui/notice';
 import type { Pages } from '../../ui/paging';
+import { Meter } from '../../ui/progress';
 import { bytes } from '../../ui/size';
 import { Status } from '../../ui/status';
 import { Table, type Column } from '../../ui/table';
 import { DateTime, EndTime, Time } from '../../ui/time';
 import { api, useMay, type Backup } from '../api';
-import { Meter, useCancel } from '../jobs';
+import { useCancel } from '../jobs';
 import { useLive } from '../live';
 import { BackupState, consistencyText } from '../states';
 import { leftOutText } from './left-out';
@@ -24,7 +25,7 @@ export const isProtected = (b: Pick<Backup, 'protected_until'>, now: number) => 
 /** How far a backup is that is being made. */
 function Progress({ backup: b }: { backup: Backup }) {
   const job = useLive().jobs?.find((j) => j.id === b.job_id);
-  return job && (b.status === 'running' || b.status === 'pending') ? <Meter job={job} /> : null;
+  return job && (b.status === 'running' || b.status === 'pending') ? <Meter progress={job.progress} failed={job.status === 'failed'} /> : null;
 }
 
 const columns: readonly Column<Backup>[] = [

@@ -5,12 +5,12 @@ import { body } from '../../ui/client';
 import { Card } from '../../ui/facts';
 import { Page } from '../../ui/page';
 import { usePages } from '../../ui/paging';
+import { Meter } from '../../ui/progress';
 import { bytes } from '../../ui/size';
 import { Choice, Table, useServerList, type Column } from '../../ui/table';
 import { Tabs } from '../../ui/tabs';
 import { Time } from '../../ui/time';
 import { Allowed, api, useMay, useSeesAll, type Image, type ImageState } from '../api';
-import { Meter } from '../jobs';
 import { imagePath } from '../links';
 import { useLive } from '../live';
 import { loadPart } from '../offset';
@@ -55,7 +55,7 @@ export function Images() {
 /** How far the job of an image is. Jobs of others are not seen. */
 function Progress({ image: i }: { image: Image }) {
   const job = useLive().jobs?.find((j) => j.id === i.job_id);
-  return job && (inMaking(i) || underWay(job)) ? <Meter job={job} /> : null;
+  return job && (inMaking(i) || underWay(job)) ? <Meter progress={job.progress} failed={job.status === 'failed'} /> : null;
 }
 
 const columns: readonly Column<Image>[] = [

@@ -1,0 +1,183 @@
+/** Every page of the storage gateway's console: in both themes and widths, and what each caller sees. */
+import type { Page } from '@playwright/test';
+import { choose, dialog, expect, expectAccessible, expectNoSidewaysScroll, shot, test } from './console';
+import { until } from './fixtures';
+import { signIn } from './session';
+import { open, startGateway, type Gateway } from './storage';
+
+const narrow = 375;
+
+let g: Gateway;
+let ids: { volume: string; backend: string; cluster: string; job: string };
+
+test.beforeAll(async () => {
+  g = await startGateway();
+  await g.call('PUT', '/tenants/acme', { description: 'A shop', quota: { volumes: 2, bytes: 2 ** 31 } });
+  const { volume_id: volume } = await g.done<{ volume_id: string }>('POST', '/volumes', { name: 'data', size_bytes: 2 ** 30, tenant_id: 'acme', owner: { product: 'vm', resource_id: 'web' } });
+  const { snapshot_id: snapshot } = await g.done<{ snapshot_id: string }>('POST', `/volumes/${volume}/snapshots`, { name: 'before' });
+  await g.done('POST', `/snapshots/${snapshot}/clone`, { name: 'data-2' });
+  await g.done('POST', '/volumes', { name: 'nobodys', size_bytes: 2 ** 20, policy: 'shared' });
+  const [backend] = await g.call<{ id: string }[]>('GET', '/backends');
+  const [cluster] = await g.call<{ id: string }[]>('GET', '/clusters');
+  const [job] = await g.call<{ id: string }[]>('GET', '/jobs');
+  ids = { volume, backend: backend?.id ?? '', cluster: cluster?.id ?? '', job: job?.id ?? '' };
+  // A backend that does not answer, and a tenant at its limit: alerts.
+  const { id: gone } = await g.call<{ id: string }>('POST', '/backends', { name: 'gone', backend_type: 'nfs', connection_ref: 'gone' });
+  await g.call('POST', `/backends/${gone}/discover`).catch(() => undefined);
+  await g.call('POST', '/alerts/evaluate');
+  await until('alerts', () => g.call<unknown[]>('GET', '/alerts?state=open'), (a) => a.length === 3);
+});
+test.afterAll(async () => {
+  // What was not started needs no end.
+  await (g as Gateway | undefined)?.stop();
+});
+
+type Look = [name: string, path: () => string, expected: string | RegExp];
+
+const pages: Record<string, Look[]> = {
+  'the overview and volumes': [
+    ['overview', () => '/', 'Capacity used'],
+    ['volumes', () => '/volumes', 'nobodys'],
+    ['volume', () => `/volumes/${ids.volume}`, 'Made of'],
+    ['volume-snapshots', () => `/volumes/${ids.volume}#snapshots`, 'data-2'],
+    ['volume-missing', () => '/volumes/nowhere', 'There is no such volume here'],
+  ],
+  'backends, policies and alerts': [
+    ['backends', () => '/backends', 'does not answer'],
+    ['backend', () => `/backends/${ids.backend}`, 'Identity'],
+    ['backend-pools', () => `/backends/${ids.backend}#pools`, 'default'],
+    ['policies', () => '/policies', 'Volumes for files in a folder of this host'],
+    ['alerts', () => '/alerts', 'A tenant has almost reached a limit'],
+  ],
+  'jobs and the organization': [
+    ['jobs', () => '/jobs', 'Make the clone data-2'],
+    ['job', () => `/jobs/${ids.job}`, 'Asked for by'],
+    ['tenants', () => '/tenants', 'A shop'],
+    ['audit', () => '/audit', 'tenant.put'],
+    ['account', () => '/account', 'none: you see everything'],
+  ],
+};
+
+for (const [title, looks] of Object.entries(pages)) {
+  test(`${title} are whole in both themes and widths`, async ({ page }) => {
+    await signIn(page, g.url, g.token('ada', 'admin'));
+    for (const [name, path, expected] of looks) {
+      // The address of a tab alone would not load the page anew.
+      await page.goto('about:blank');
+      await page.goto(g.url + path());
+      await whole(page, name, expected);
+    }
+  });
+}
+
+/** The wide page is examined in light, the narrow one in dark. */
+async function whole(page: Page, name: string, expected: string | RegExp): Promise<void> {
+  for (const [width, colorScheme] of [[1280, 'light'], [narrow, 'dark']] as const) {
+    await page.setViewportSize({ width, height: 860 });
+    await page.emulateMedia({ colorScheme });
+    await expect(page.getByRole('main').getByText(expected).filter({ visible: true }).first()).toBeVisible();
+    await expect(page.locator('.skeleton')).toHaveCount(0);
+    await expectNoSidewaysScroll(page);
+    await expectAccessible(page);
+    await shot(page, `storage-${name}-${colorScheme}-${width}`, true);
+  }
+}
+
+test('who may only read sees no buttons to change anything, and only what is the tenant’s', async ({ page }) => {
+  await open(page, g, '/volumes', g.token('vera', 'viewer', 'acme'));
+  await expect(page.getByText('viewer of the tenant acme')).toBeVisible();
+  await expect(page.getByRole('link', { name: 'data', exact: true })).toBeVisible();
+  await expect(page.getByRole('link', { name: 'nobodys' })).toHaveCount(0);
+  await expect(page.getByRole('button', { name: 'Create a volume' })).toHaveCount(0);
+  await expect(page.getByRole('link', { name: 'Audit log' })).toHaveCount(0);
+  await page.getByRole('link', { name: 'data', exact: true }).click();
+  await page.getByRole('tab', { name: 'Snapshots' }).click();
+  await expect(page.getByText('before', { exact: true })).toBeVisible();
+  await expect(page.getByRole('button', { name: /^Actions for|^Take a snapshot/ })).toHaveCount(0);
+  await page.goto(`${g.url}/audit`);
+  await expect(page.getByText('There is no such page here')).toBeVisible();
+  await page.goto(g.url);
+  await expect(page.getByText('Quota of acme')).toBeVisible();
+  await expect(page.getByRole('button', { name: 'Pause jobs…' })).toHaveCount(0);
+});
+
+test('an alert is looked into, acknowledged and silenced; a backend is cordoned, and says so to who makes volumes', async ({ page }) => {
+  await open(page, g, '/alerts?severity=critical');
+  const row = page.getByRole('row').filter({ hasText: 'A tenant has almost reached a limit' }).first();
+  await expect(row).toContainText('used: ');
+  const menu = (await row.getByRole('button', { name: /^Actions for/ }).getAttribute('aria-label')) ?? '';
+  await row.getByRole('button', { name: menu }).click();
+  await page.getByRole('menuitem', { name: 'Acknowledge…' }).click();
+  await (await dialog(page, 'storage-acknowledge', 'Acknowledge the alert?')).getByRole('button', { name: 'Acknowledge' }).click();
+  await expect(row).toContainText('acknowledged by ada');
+  await row.getByRole('button', { name: menu }).click();
+  await page.getByRole('menuitem', { name: 'Silence…' }).click();
+  const silence = await dialog(page, 'storage-silence', 'Silence the alert');
+  await silence.getByLabel('For').selectOption('86400');
+  await silence.getByLabel('Reason').fill('the quota is being changed');
+  await silence.getByRole('button', { name: 'Silence', exact: true }).click();
+  await expect(row).toContainText('silenced');
+
+  await page.goto(`${g.url}/backends/${ids.backend}`);
+  await page.getByRole('button', { name: 'Discover', exact: true }).click();
+  await expect(page.getByText(/^local: \d+ volumes/)).toBeVisible();
+  await choose(page, 'Actions for local', 'Cordon…');
+  await (await dialog(page, 'storage-cordon', 'Cordon local?')).getByRole('button', { name: 'Cordon the backend' }).click();
+  await expect(page.locator('.page-title .badge')).toHaveText('cordoned');
+  await page.goto(`${g.url}/volumes?create=1`);
+  const create = await dialog(page, 'storage-create-cordoned', 'Create a volume');
+  await expect(create.getByText('The backend local is cordoned')).toBeVisible();
+  await create.getByLabel('Name', { exact: true }).fill('late');
+  await create.getByLabel('Size').fill('1 MiB');
+  await create.getByRole('button', { name: 'Create the volume' }).click();
+  await expect(create.getByRole('alert')).toContainText('cordoned');
+  await g.call('POST', `/backends/${ids.backend}/uncordon`);
+  await create.getByRole('button', { name: 'Create the volume' }).click();
+  await expect(page.getByRole('heading', { name: 'late', level: 1 })).toBeVisible();
+});
+
+test('OSDs are a tree by host, and taking one out asks first', async ({ page }) => {
+  // The gateway of this test has no Ceph: the answers of a cluster stand in for it.
+  const osd = (id: number, host: string, more: object = {}) => ({ id, cluster_id: ids.cluster, host, up: true, in_cluster: true, device_class: 'ssd', used_bytes: 40 * 2 ** 30, capacity_bytes: 100 * 2 ** 30, weight: 1, ...more });
+  const asked: string[] = [];
+  await page.route('**/api/store/v1/osds?*', (route) => route.fulfill({ json: [osd(1, 'node-2'), osd(0, 'node-1'), osd(2, 'node-2', { up: false, in_cluster: false, weight: undefined, device_class: '' })] }));
+  await page.route('**/api/store/v1/osds/*/*', (route) => {
+    asked.push(`${route.request().method()} ${new URL(route.request().url()).pathname}${new URL(route.request().url()).search}`);
+    return route.fulfill({ status: 202, json: { job_id: ids.job, state: 'queued', resource: { cluster_id: ids.cluster, osd_id: 1 }, links: { job: '', watch: '' } } });
+  });
+  await page.setViewportSize({ width: 1280, height: 860 });
+  await open(page, g, `/backends/${ids.backend}#osds`);
+  const second = page.getByRole('list', { name: 'OSDs on node-2' });
+  await expect(second.getByRole('listitem')).toHaveText([/osd\.1.*up.*in.*40 GiB of 100 GiB.*ssd, weight 100 %/, /osd\.2.*down.*out.*class not known, weight not known/]);
+  await expect(page.getByText('2 OSDs, 1 up, 1 in')).toBeVisible();
+  await whole(page, 'osds', 'node-1');
+  await choose(page, 'Actions for osd.1', 'Take out…');
+  const out = await dialog(page, 'storage-osd-out', 'Take osd.1 out?');
+  await expect(out.getByRole('button', { name: 'Take it out' })).toBeDisabled();
+  await out.getByLabel('Type osd.1 to continue').fill('osd.1');
+  await out.getByRole('button', { name: 'Take it out' }).click();
+  await expect(page.getByText('Asked for by')).toBeVisible();
+  await page.goBack();
+  await choose(page, 'Actions for osd.0', 'Reweight…');
+  const weight = await dialog(page, 'storage-osd-reweight', 'Reweight osd.0');
+  await weight.getByLabel('Weight').fill('1.5');
+  await weight.getByRole('button', { name: 'Reweight the OSD' }).click();
+  await expect(weight.getByText('Must be at most 1.')).toBeVisible();
+  await weight.getByLabel('Weight').fill('0.5');
+  await weight.getByRole('button', { name: 'Reweight the OSD' }).click();
+  await expect(page.getByText('Asked for by')).toBeVisible();
+  expect(asked).toEqual([`POST /api/store/v1/osds/1/out?cluster=${ids.cluster}`, `POST /api/store/v1/osds/0/reweight?cluster=${ids.cluster}&weight=0.5`]);
+});
+
+test('a gateway that asks nobody for a token shows no sign-in', async ({ page }) => {
+  const openly = await startGateway({ tokens: false });
+  try {
+    await page.goto(openly.url);
+    await expect(page.getByText('No token needed')).toBeVisible();
+    await expect(page.getByRole('button', { name: 'Sign out' })).toHaveCount(0);
+    await page.getByRole('main').getByRole('link', { name: 'Create the first one' }).click();
+    await expect(page.getByRole('heading', { name: 'Create a volume' })).toBeVisible();
+  } finally {
+    await openly.stop();
+  }
+});

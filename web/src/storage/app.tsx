@@ -1,0 +1,144 @@
+/** Sign-in, and the routes to the pages. */
+import type { ReactNode } from 'react';
+import { Route, Switch } from 'wouter';
+import { CallerProvider } from '../ui/access';
+import { ConfirmProvider } from '../ui/confirm';
+import { Gate } from '../ui/gate';
+import { NotHere } from '../ui/not-here';
+import { Failure } from '../ui/notice';
+import { Page } from '../ui/page';
+import { useSession } from '../ui/session';
+import { Shell, type NavGroup, type NavItem } from '../ui/shell';
+import { Silent } from '../ui/silent';
+import { Account } from './account';
+import { Alerts } from './alerts';
+import { callerOf, session, useMay } from './api';
+import { Audit } from './audit';
+import { BackendDetail } from './backends/detail';
+import { Backends } from './backends/list';
+import { find } from './find';
+import { JobDetail, Jobs } from './jobs';
+import { useOpenAlerts } from './links';
+import { LiveProvider, useLive } from './live';
+import { PausedBanner } from './maintenance';
+import { Overview } from './overview';
+import { Policies } from './policies';
+import { underWay } from './states';
+import { Tenants } from './tenants';
+import { VolumeDetail } from './volumes/detail';
+import { Volumes } from './volumes/list';
+
+const service = 'Storage gateway';
+
+export function App() {
+  return (
+    <Gate session={session}>
+      <SignedIn />
+    </Gate>
+  );
+}
+
+function SignedIn() {
+  const who = useSession(session).info?.who;
+  if (!who) return null;
+  return (
+    <CallerProvider caller={callerOf(who)}>
+      <LiveProvider>
+        <ConfirmProvider>
+          <Frame />
+        </ConfirmProvider>
+      </LiveProvider>
+    </CallerProvider>
+  );
+}
+
+type Operation = Parameters<ReturnType<typeof useMay>>[0];
+
+/** A page, for those who may call the operation that fills it. */
+interface Place extends NavItem {
+  operation: Operation;
+  page: ReactNode;
+}
+
+const places: readonly { label: string; items: readonly Place[] }[] = [
+  { label: '', items: [{ label: 'Overview', href: '/', icon: 'overview', key: 'o', operation: 'GetSummary', page: <Overview /> }] },
+  {
+    label: 'Storage',
+    items: [
+      { label: 'Volumes', href: '/volumes', icon: 'deployment', key: 'v', operation: 'ListVolumes', page: <Volumes /> },
+      { label: 'Backends', href: '/backends', icon: 'server', key: 'b', operation: 'ListBackends', page: <Backends /> },
+      { label: 'Policies', href: '/policies', icon: 'policy', key: 'p', operation: 'ListPolicies', page: <Policies /> },
+    ],
+  },
+  {
+    label: 'Operations',
+    items: [
+      { label: 'Alerts', href: '/alerts', icon: 'alert', key: 'l', operation: 'ListAlerts', page: <Alerts /> },
+      { label: 'Jobs', href: '/jobs', icon: 'activity', key: 'j', operation: 'ListJobs', page: <Jobs /> },
+    ],
+  },
+  {
+    label: 'Organization',
+    items: [
+      { label: 'Tenants', href: '/tenants', icon: 'org', key: 't', operation: 'ListTenants', page: <Tenants /> },
+      { label: 'Audit log', href: '/audit', icon: 'audit', key: 'a', operation: 'ListAudit', page: <Audit /> },
+      { label: 'My account', href: '/account', icon: 'key', key: 'm', operation: 'GetMaintenance', page: <Account /> },
+    ],
+  },
+];
+
+function Frame() {
+  const may = useMay();
+  const alerts = useOpenAlerts().data?.length;
+  const { state, error, jobs, maintenance, readAt, retry } = useLive();
+  const groups: NavGroup[] = places.map(({ label, items }) => ({ label, items: items.filter((i) => may(i.operation)).map((i) => (i.href === '/alerts' ? { ...i, count: alerts } : i)) }));
+  const busy = jobs?.filter(underWay).length ?? 0;
+  const silent = state === 'reconnecting' && jobs !== undefined;
+  return (
+    <Shell service={service} guide="storage" groups={groups} live={state} find={find}>
+      {(silent || maintenance?.paused) && (
+        <div className="stack-tight banners">
+          {silent && (
+            <Silent who="The gateway" at={readAt}>
+              Volumes are used without it.
+            </Silent>
+          )}
+          {maintenance?.paused && <PausedBanner maintenance={maintenance} />}
+        </div>
+      )}
+      {error === undefined ? (
+        <Pages />
+      ) : (
+        <Page title={service}>
+          <Failure error={error} retry={retry} />
+        </Page>
+      )}
+      <span className="visually-hidden" role="status">
+        {busy > 0 ? `${busy} jobs under way` : ''}
+      </span>
+    </Shell>
+  );
+}
+
+function Pages() {
+  const may = useMay();
+  return (
+    <Switch>
+      {places.flatMap(({ items }) =>
+        items
+          .filter((i) => may(i.operation))
+          .map((i) => (
+            <Route key={i.href} path={i.href}>
+              {i.page}
+            </Route>
+          )),
+      )}
+      <Route path="/volumes/:id">{({ id }) => <VolumeDetail key={id} id={decodeURIComponent(id)} />}</Route>
+      <Route path="/backends/:id">{({ id }) => <BackendDetail key={id} id={decodeURIComponent(id)} />}</Route>
+      <Route path="/jobs/:id">{({ id }) => <JobDetail key={id} id={decodeURIComponent(id)} />}</Route>
+      <Route>
+        <NotHere />
+      </Route>
+    </Switch>
+  );
+}

@@ -1,0 +1,57 @@
+/** Addresses of the console's pages. */
+import { useQuery } from '@tanstack/react-query';
+import { Link } from 'wouter';
+import { body } from '../ui/client';
+import { api, pageLimit, type Alert, type Backend, type Cluster, type Job, type Volume } from './api';
+import { osdOf, type Names } from './names';
+
+const segment = encodeURIComponent;
+
+export const volumePath = (v: Pick<Volume, 'id'>) => `/volumes/${segment(v.id)}`;
+export const backendPath = (b: Pick<Backend, 'id'>) => `/backends/${segment(b.id)}`;
+export const jobPath = (j: Pick<Job, 'id'>) => `/jobs/${segment(j.id)}`;
+
+/** All clusters, as they were last seen. */
+export const useClusters = () =>
+  useQuery({ queryKey: ['clusters'], queryFn: ({ signal }) => body(api.GET('/clusters', { params: { query: { limit: pageLimit } }, signal })), refetchInterval: 10_000 });
+
+/** All backends. */
+export const useBackends = () =>
+  useQuery({ queryKey: ['backends', 'all'], queryFn: ({ signal }) => body(api.GET('/backends', { params: { query: { limit: pageLimit } }, signal })), refetchInterval: 10_000 });
+
+/** The alerts that are open. */
+export const useOpenAlerts = () =>
+  useQuery({ queryKey: ['alerts', 'open'], queryFn: ({ signal }) => body(api.GET('/alerts', { params: { query: { state: 'open', limit: pageLimit } }, signal })), refetchInterval: 10_000 });
+
+/** The page about the subject of an alert. */
+export function subjectPath(alert: Pick<Alert, 'resource_type' | 'resource_id'>, clusters: readonly Cluster[]): string {
+  const id = alert.resource_id;
+  const ofCluster = (cluster: string, tab = '') => {
+    const found = clusters.find((c) => c.id === cluster);
+    return found ? `${backendPath({ id: found.backend_id })}${tab}` : '/backends';
+  };
+  switch (alert.resource_type) {
+    case 'cluster':
+      return ofCluster(id);
+    case 'backend':
+      return backendPath({ id });
+    case 'osd':
+      return ofCluster(osdOf(id)?.cluster ?? '', '#osds');
+    case 'pool':
+      return '/backends';
+    case 'tenant':
+      return `/tenants?filter=${segment(id.replace(/:[a-z]+$/, ''))}`;
+    case 'job':
+      return '/jobs?state=failed';
+    case 'audit':
+      return '/audit';
+    case 'volume':
+      return volumePath({ id });
+  }
+  return '/alerts';
+}
+
+/** A link to a volume by its name. */
+export function VolumeLink({ id, names }: { id: string; names: Names }) {
+  return <Link href={volumePath({ id })}>{names.get(id) ?? id}</Link>;
+}

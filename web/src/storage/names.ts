@@ -1,0 +1,59 @@
+/** What jobs and alerts are about, in words: they have ids only. */
+import { keepPreviousData, useQuery, useQueryClient } from '@tanstack/react-query';
+import { body } from '../ui/client';
+import { api, pageLimit, type Job } from './api';
+
+export type Names = ReadonlyMap<string, string>;
+
+const none: Names = new Map();
+
+/** The names of the newest volumes and snapshots by id, with those that were seen before and are gone. */
+export function useNames(): Names {
+  const queries = useQueryClient();
+  const key = ['volumes', 'names'];
+  const { data } = useQuery({
+    queryKey: key,
+    queryFn: async ({ signal }) => {
+      const query = { params: { query: { limit: pageLimit } }, signal };
+      const [volumes, snapshots] = await Promise.all([body(api.GET('/volumes', query)), body(api.GET('/snapshots', query))]);
+      return new Map([...(queries.getQueryData<Names>(key) ?? none), ...[...volumes, ...snapshots].map((v) => [v.id, v.name] as const)]);
+    },
+    refetchInterval: 30_000,
+    placeholderData: keepPreviousData,
+  });
+  return data ?? none;
+}
+
+/** The end of an id, which differs between those of one day. */
+export const shortId = (id: string) => (id.length > 12 ? `…${id.slice(-8)}` : id);
+
+/** The cluster and the number of an OSD. Jobs write a slash between them, alerts a colon. */
+export function osdOf(id: string): { cluster: string; number: string } | undefined {
+  const found = /^(.+)[/:](\d+)$/.exec(id);
+  return found ? { cluster: found[1] ?? '', number: found[2] ?? '' } : undefined;
+}
+
+/** What a job is about, as in “data”, “OSD 3” or “volume …1a2b3c4d”. */
+export function resourceName({ type, id }: Job['resource'], names: Names): string {
+  if (type === 'osd') return `OSD ${osdOf(id)?.number ?? id}`;
+  return names.get(id) ?? `${type.replaceAll('_', ' ')} ${shortId(id)}`;
+}
+
+const kinds: Record<string, string> = {
+  'volume.create': 'Create',
+  'volume.expand': 'Expand',
+  'volume.delete': 'Delete',
+  'snapshot.create': 'Take the snapshot',
+  'snapshot.delete': 'Delete the snapshot',
+  'snapshot.clone': 'Make the clone',
+  'snapshot.restore': 'Restore to',
+  'osd.out': 'Take out',
+  'osd.in': 'Take in',
+  'osd.reweight': 'Reweight',
+};
+
+/** The kinds of jobs there are now, for a choice. */
+export const jobKinds = Object.keys(kinds);
+
+/** A short description of a job, as in “Expand data”. */
+export const jobTitle = (j: Pick<Job, 'kind' | 'resource'>, names: Names) => `${kinds[j.kind] ?? j.kind} ${resourceName(j.resource, names)}`;

@@ -1,0 +1,16 @@
+/** Which field of a form a refusal is about, where the service says it in words only. */
+import { ApiError } from '../ui/problem';
+
+const about: readonly [RegExp, string][] = [
+  [/^there is a volume (of this name|named )/, 'name'],
+  [/^the volume has a snapshot named /, 'name'],
+  [/^quota bytes /, 'size_bytes'],
+];
+
+/** The field of a form for a volume or a snapshot. */
+export function volumeField(error: unknown): string | undefined {
+  return error instanceof ApiError ? about.find(([words]) => words.test(error.message))?.[1] : undefined;
+}
+
+/** The field of the form that expands a volume. */
+export const expansionField = (error: unknown) => (volumeField(error) === 'size_bytes' ? 'new_size_bytes' : undefined);
