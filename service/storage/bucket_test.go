@@ -344,6 +344,36 @@ func TestRequestsForBucketsThatMakeNoSenseNameTheField(t *testing.T) {
 	g.call("POST", "/buckets/none/import", g.admin, nil).Want(404) // not served yet
 }
 
+func TestABucketThatIsTakenInIsForgottenOnBothDatabases(t *testing.T) {
+	t.Parallel()
+	engines(t, func(g *gateway) {
+		g.stop()
+		g.config.S3Buckets = []string{"offsite=" + fakeBucket(g.T)}
+		g.run()
+		g.call("PUT", "/tenants/acme", g.admin, object{}).Want(200)
+		spec := object{"name": "offsite", "connection_ref": "offsite", "tenant_id": "acme"}
+		id := g.done(g.call("POST", "/buckets", g.admin, spec), g.admin)
+		if again := g.done(g.call("POST", "/buckets", g.admin, spec), g.admin); again != id {
+			g.Errorf("%s, not %s", again, id)
+		}
+		g.call("POST", "/buckets", g.admin, object{"name": "again", "connection_ref": "offsite"}).Refused(409, "CONFLICT", "")
+		g.call("POST", "/buckets", g.admin, object{"name": "a"}).Refused(400, "UNSUPPORTED", "backend_id")
+		g.call("POST", "/buckets", g.admin, object{"name": "a", "backend_id": "local"}).Refused(400, "UNSUPPORTED", "backend_id")
+		ann := g.token("ann", "operator", "acme")
+		all := contracttest.As[[]storageapi.Bucket](g.call("GET", "/buckets?tenant=acme&state=bound&limit=1", ann, nil).Want(200))
+		if len(all) != 1 || all[0].Id != id || !all[0].Adopted {
+			g.Errorf("%+v", all)
+		}
+		if none := contracttest.As[[]storageapi.Bucket](g.call("GET", "/buckets?backend=local", ann, nil).Want(200)); len(none) != 0 {
+			g.Errorf("%+v", none)
+		}
+		g.call("DELETE", "/tenants/acme", g.admin, nil).Refused(409, "CONFLICT", "")
+		g.done(g.call("DELETE", "/buckets/"+id, ann, nil), ann)
+		g.call("GET", "/buckets/"+id, ann, nil).Refused(404, "NOT_FOUND", "")
+		g.call("DELETE", "/tenants/acme", g.admin, nil).Want(204)
+	})
+}
+
 func TestAnObjectGatewayThatIsAwayFailsNoQuestionAboutNumbers(t *testing.T) {
 	t.Parallel()
 	s := withBuckets(t)

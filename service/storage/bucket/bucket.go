@@ -7,8 +7,8 @@
 //
 // # How a bucket comes to be
 //
-//  1. record.CreateBucket stores the bucket as pending, with its name in the object gateway, its job and an audit entry,
-//     in one transaction. That is acknowledged.
+//  1. record.CreateBucket stores the bucket as pending, with its name in the object gateway, its job and an audit
+//     entry, in one transaction. That is acknowledged.
 //  2. The job has the driver make a user and its bucket under these names. If the job is repeated after a crash, the
 //     driver finds what is there.
 //  3. The job then asks the object gateway for the bucket and compares (the state verifying).
@@ -16,7 +16,8 @@
 //
 // # Invariants
 //
-//   - Keys are in memory while a job runs, and sealed in the database. They are in no answer, log, fault or audit entry.
+//   - Keys are in memory while a job runs, and sealed in the database. They are in no answer, log, fault or audit
+//     entry.
 //   - What a job leads to is taken from the object gateway, not from what was asked for.
 //   - A bucket that was taken in is only read, and forgotten when it is deleted.
 //   - A job that fails or is cancelled leaves the bucket in a state at rest, and says why. What is left of it in the

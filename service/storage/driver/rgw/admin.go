@@ -109,6 +109,11 @@ func (a *admin) ensureUser(ctx context.Context, id string) (user, error) {
 			"uid": {id}, "display-name": {"a bucket of Mainstay"}, "max-buckets": {strconv.Itoa(oneBucket)},
 			"key-type": {"s3"}, "generate-key": {"true"},
 		}, nil, &u)
+		if err != nil { // another run of the same job may have made it at this moment
+			if made, again := a.user(ctx, id); again == nil {
+				u, err = made, nil
+			}
+		}
 	}
 	if err == nil && len(u.Keys) == 0 {
 		if err = a.addKeys(ctx, id); err == nil {
@@ -206,8 +211,8 @@ func (q quota) limits() (objects, size int64) {
 	return max(0, q.MaxObjects), max(0, q.MaxSize)
 }
 
-// bucket returns what the object gateway tells about a bucket of a user. It fails with a fault of kind NotFound if there
-// is none, and of kind Conflict if it is somebody else's.
+// bucket returns what the object gateway tells about a bucket of a user. It fails with a fault of kind NotFound if
+// there is none, and of kind Conflict if it is somebody else's.
 func (a *admin) bucket(ctx context.Context, name driver.BucketName) (b bucketInfo, err error) {
 	err = a.call(ctx, http.MethodGet, "bucket", url.Values{"bucket": {name.Bucket}, "stats": {"true"}}, nil, &b)
 	switch {
