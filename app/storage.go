@@ -19,8 +19,8 @@ import (
 	"github.com/mainstay-infra/mainstay/web"
 )
 
-// storageModule returns the module of the storage gateway. started is called with the URL and the engine. workspace may be
-// nil.
+// storageModule returns the module of the storage gateway. started is called with the URL and the engine. workspace may
+// be nil.
 func storageModule(
 	cfg storage.Config, log *slog.Logger, workspace session.Workspace, started func(url, engine string),
 ) Module {

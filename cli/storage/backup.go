@@ -27,7 +27,8 @@ func (s commands) backups() *cobra.Command {
 
 var backupColumns = output.Columns[storageapi.Backup]{
 	Heads: []string{
-		"ID", "VOLUME", "BUCKET", "MODE", "STATE", "SIZE", "ADDED", "READ", "VERIFIED", "TENANT", "CREATED", "EXPIRES", "ERROR",
+		"ID", "VOLUME", "BUCKET", "MODE", "STATE", "SIZE", "ADDED", "READ", "VERIFIED", "TENANT", "CREATED", "EXPIRES",
+		"ERROR",
 	},
 	Row: func(b storageapi.Backup) []any {
 		read := "all"
@@ -57,8 +58,9 @@ func (s commands) backupList() *cobra.Command {
 			"  mainstay storage backup list --tenant acme --all",
 	}, backupColumns, func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
 		return c.API.ListBackups(ctx, &storageapi.ListBackupsParams{
-			Limit: p.Limit, Cursor: p.Cursor, VolumeId: verb.Given(c, "volume", volume), BucketId: verb.Given(c, "bucket", bucket),
-			Tenant: verb.Given(c, "tenant", tenant), State: verb.Given(c, "state", storageapi.BackupState(state)),
+			Limit: p.Limit, Cursor: p.Cursor, VolumeId: verb.Given(c, "volume", volume),
+			BucketId: verb.Given(c, "bucket", bucket), Tenant: verb.Given(c, "tenant", tenant),
+			State: verb.Given(c, "state", storageapi.BackupState(state)),
 		})
 	})
 	f := cmd.Flags()

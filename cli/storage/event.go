@@ -127,7 +127,8 @@ last seen.`,
 		},
 	}, func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
 		return c.API.ListCephMetrics(ctx, &storageapi.ListCephMetricsParams{
-			Limit: p.Limit, Cursor: p.Cursor, Cluster: verb.Given(c, "cluster", cluster), Prefix: verb.Given(c, "prefix", prefix),
+			Limit: p.Limit, Cursor: p.Cursor, Cluster: verb.Given(c, "cluster", cluster),
+			Prefix: verb.Given(c, "prefix", prefix),
 		})
 	})
 	cmd.Flags().StringVar(&cluster, "cluster", "", clusterUsage)

@@ -112,13 +112,15 @@ func (s commands) snapshotRestore() *cobra.Command {
 		Use: "restore SNAPSHOT", Short: "Bring back what a snapshot holds, as a new volume or in place",
 		Long: `Bring back what a snapshot holds, as a new volume. The volume that the snapshot is of stays as it is.
 
-With --in-place, that volume is put back instead, and what was written to it since is lost. This takes a backend that can
-do it, such as Ceph, an admin, and that no client has the volume open.`,
+With --in-place, that volume is put back instead, and what was written to it since is lost. This takes a backend that
+can do it, such as Ceph, an admin, and that no client has the volume open.`,
 		Example: "  mainstay storage snapshot restore before\n" +
 			"  mainstay storage snapshot restore before --name data-of-yesterday\n" +
 			"  mainstay storage snapshot restore before --in-place --yes",
 	}, func(ctx context.Context, c *call) error {
-		spec := storageapi.RestoreSpec{Name: verb.Given(c, "name", name), SizeBytes: verb.Given(c, "size", int64(capacity.Count))}
+		spec := storageapi.RestoreSpec{
+			Name: verb.Given(c, "name", name), SizeBytes: verb.Given(c, "size", int64(capacity.Count)),
+		}
 		if inPlace {
 			if err := c.Confirm("Put the volume back to "+c.Typed[0]+", and lose what was written since?", yes); err != nil {
 				return err

@@ -76,9 +76,9 @@ directory.`
 	s := commands{verb.NewSession(env, &api)}
 	s.AddFlags(cmd)
 	cmd.AddCommand(
-		s.volumes(), s.snapshots(), s.images(), s.buckets(), s.backups(), s.policies(), s.tenants(), s.backends(), s.clusters(), s.nodes(),
-		s.osds(), s.pools(), s.jobs(), s.alerts(), s.capacity(), s.maintenance(), s.events(), s.audit(), s.preflight(),
-		s.version(), s.health(),
+		s.volumes(), s.snapshots(), s.images(), s.buckets(), s.backups(), s.policies(), s.tenants(), s.backends(),
+		s.clusters(), s.nodes(), s.osds(), s.pools(), s.jobs(), s.alerts(), s.capacity(), s.maintenance(), s.events(),
+		s.audit(), s.preflight(), s.version(), s.health(),
 	)
 	s.Complete(cmd)
 	return cmd
@@ -113,7 +113,9 @@ var kinds = map[string]*verb.Kind[*storageapi.Client]{
 		List: func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
 			return c.API.ListRBDImages(ctx, &storageapi.ListRBDImagesParams{Limit: p.Limit, Cursor: p.Cursor})
 		},
-		Object: verb.As(&Service, func(i storageapi.RBDImage) verb.Object { return verb.Object{Name: i.Pool + "/" + i.Name} }),
+		Object: verb.As(&Service, func(i storageapi.RBDImage) verb.Object {
+			return verb.Object{Name: i.Pool + "/" + i.Name}
+		}),
 	},
 	"BUCKET": {
 		What: "bucket", Listed: "mainstay storage bucket list", Flags: []string{"bucket"},

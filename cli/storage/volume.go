@@ -16,7 +16,8 @@ func (s commands) volumes() *cobra.Command {
 	cmd := verb.Group("volume", "Volumes: create, list, expand, delete",
 		"  mainstay storage volume create data --size 10GiB\n  mainstay storage volume list", "volumes")
 	cmd.AddCommand(
-		s.volumeList(), s.volumeShow(), s.volumeCreate(), s.volumeExpand(), s.volumeDelete(), s.volumeSnapshots(), s.volumeEvents(),
+		s.volumeList(), s.volumeShow(), s.volumeCreate(), s.volumeExpand(), s.volumeDelete(), s.volumeSnapshots(),
+		s.volumeEvents(),
 	)
 	return cmd
 }

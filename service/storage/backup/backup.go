@@ -50,7 +50,8 @@ type Manager struct {
 // New returns a Manager and registers its jobs.
 func New(c Config) *Manager {
 	m := &Manager{
-		cfg: c, store: c.Store, log: c.Log, open: map[record.BackupBucket]*repository.Repository{}, raw: map[string]store.Store{},
+		cfg: c, store: c.Store, log: c.Log, open: map[record.BackupBucket]*repository.Repository{},
+		raw: map[string]store.Store{},
 	}
 	job.Register(c.Jobs, record.JobBackup, job.Kind[record.BackupArgs]{Run: m.make, Cancelled: m.makeCancelled})
 	job.Register(c.Jobs, record.JobDeleteBackup, job.Kind[record.BackupArgs]{Run: m.remove, Cancelled: m.removeCancelled})
@@ -96,7 +97,9 @@ func (m *Manager) Verify(ctx context.Context, id, method string) (record.Backup,
 }
 
 // Restore begins to make a volume of a backup.
-func (m *Manager) Restore(ctx context.Context, id string, req record.RestoreRequest) (record.Volume, record.Job, error) {
+func (m *Manager) Restore(
+	ctx context.Context, id string, req record.RestoreRequest,
+) (record.Volume, record.Job, error) {
 	return m.store.RestoreBackup(ctx, id, req, m.cfg.Jobs.Begin)
 }
 

@@ -25,9 +25,9 @@
 //		   └────────────┴─────────────┴── failed
 //
 //	 1. record.CreateBackup stores it, with its job.
-//	 2. The job takes a snapshot, under the backup's own name. If the storage tells what has changed since the snapshot of
-//	    the backup before, only that is read; all else is that of the backup before. The repository stores each content
-//	    once.
+//	 2. The job takes a snapshot, under the backup's own name. If the storage tells what has changed since the snapshot
+//	    of the backup before, only that is read; all else is that of the backup before. The repository stores each
+//	    content once.
 //	 3. What was read is compared with what the repository returns (the state verifying).
 //	 4. The manifest is put, and the backup is complete. Its snapshot stays until the next backup is complete, if the
 //	    storage can tell what has changed since.

@@ -27,8 +27,8 @@ func (s Sample) Key() string {
 	return key
 }
 
-// CephSamples returns numbers of the Ceph clusters, as they were last asked, ordered by their keys. Clusters that do not
-// answer have none. cluster is the id of one; empty: all.
+// CephSamples returns numbers of the Ceph clusters, as they were last asked, ordered by their keys. Clusters that do
+// not answer have none. cluster is the id of one; empty: all.
 func (s *Store) CephSamples(ctx context.Context, cluster string) (all []Sample, err error) {
 	backends, err := s.Backends(ctx)
 	if err != nil {

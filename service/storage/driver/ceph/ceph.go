@@ -377,8 +377,8 @@ func (d *Driver) work(ctx context.Context, r wire.Request, told func(float64)) (
 	return out, err
 }
 
-// session gives do a process of its own for requests that take long. ask may be called by several goroutines, and returns
-// faults.
+// session gives do a process of its own for requests that take long. ask may be called by several goroutines, and
+// returns faults.
 func (d *Driver) session(
 	ctx context.Context, told func(float64), do func(ask func(wire.Request) (wire.Response, error)) error,
 ) error {

@@ -73,6 +73,9 @@ func (b *Backend) name() driver.Name {
 	return driver.Name{Pool: b.Pool, Native: driver.VolumeName(uuid.NewString())}
 }
 
+// snapshotName returns a name for a snapshot.
+func snapshotName() driver.Name { return driver.Name{Native: driver.SnapshotName(uuid.NewString())} }
+
 // make makes a volume of 8 MiB.
 func (b *Backend) make(t *testing.T) driver.Volume {
 	t.Helper()
@@ -242,9 +245,8 @@ func snapshotsKeepWhatWas(t *testing.T, b Backend) {
 		t.Errorf("after its deletion: %v", err)
 	}
 	b.holds(t, clone.Name, 0, []byte("before"))
-	if _, err := snapshots.CreateSnapshot(t.Context(), b.name(), driver.Name{Native: driver.SnapshotName(uuid.NewString())}, quiet); !fault.Is(
-		err, fault.NotFound,
-	) {
+	_, err = snapshots.CreateSnapshot(t.Context(), b.name(), snapshotName(), quiet)
+	if !fault.Is(err, fault.NotFound) {
 		t.Errorf("of a volume that there is not: %v", err)
 	}
 }
@@ -269,7 +271,7 @@ func (b *Backend) clone(t *testing.T, s driver.Snapshot, size int64) driver.Volu
 func clonesHaveWhatWas(t *testing.T, b Backend) {
 	snapshots, v := b.snapshots(t), b.make(t)
 	b.Write(t, v.Name, 3*mib, []byte("content"))
-	s, err := snapshots.CreateSnapshot(t.Context(), v.Name, driver.Name{Native: driver.SnapshotName(uuid.NewString())}, quiet)
+	s, err := snapshots.CreateSnapshot(t.Context(), v.Name, snapshotName(), quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +299,7 @@ func copiesHaveWhatWas(t *testing.T, b Backend) {
 	b.Write(t, v.Name, 0, []byte("first"))
 	b.Write(t, v.Name, 8*mib-4, []byte("last"))
 	snap := func() driver.Name {
-		s, err := snapshots.CreateSnapshot(t.Context(), v.Name, driver.Name{Native: driver.SnapshotName(uuid.NewString())}, quiet)
+		s, err := snapshots.CreateSnapshot(t.Context(), v.Name, snapshotName(), quiet)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -309,7 +311,8 @@ func copiesHaveWhatWas(t *testing.T, b Backend) {
 	spec := driver.VolumeSpec{Name: b.name(), Kind: driver.Block, Size: 16 * mib}
 	if err := copier.ReadSnapshot(t.Context(), first, func(c driver.Content) error {
 		broken := errors.New("broken off")
-		if _, err := copier.FillVolume(t.Context(), spec, func(io.WriterAt) error { return broken }); !errors.Is(err, broken) {
+		_, err := copier.FillVolume(t.Context(), spec, func(io.WriterAt) error { return broken })
+		if !errors.Is(err, broken) {
 			t.Errorf("%v", err)
 		}
 		if _, err := b.volumes(t).Volume(t.Context(), spec.Name); !fault.Is(err, fault.NotFound) {
@@ -323,7 +326,9 @@ func copiesHaveWhatWas(t *testing.T, b Backend) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	for at, want := range map[int64]string{0: "first", 8*mib - 4: "last", 5 * mib: "\x00\x00\x00\x00\x00\x00\x00", 9 * mib: "\x00"} {
+	for at, want := range map[int64]string{
+		0: "first", 8*mib - 4: "last", 5 * mib: "\x00\x00\x00\x00\x00\x00\x00", 9 * mib: "\x00",
+	} {
 		b.holds(t, spec.Name, at, []byte(want))
 	}
 	again := func(io.WriterAt) error { t.Error("a volume that is there is filled again"); return nil }
@@ -352,7 +357,8 @@ func copiesHaveWhatWas(t *testing.T, b Backend) {
 	}); err != nil {
 		t.Error(err)
 	}
-	if err := copier.ReadSnapshot(t.Context(), b.name(), func(driver.Content) error { return nil }); !fault.Is(err, fault.NotFound) {
+	err := copier.ReadSnapshot(t.Context(), b.name(), func(driver.Content) error { return nil })
+	if !fault.Is(err, fault.NotFound) {
 		t.Errorf("of a snapshot that there is not: %v", err)
 	}
 }
