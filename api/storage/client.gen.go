@@ -920,6 +920,93 @@ func (c *Client) GetUpgradePreflight(ctx context.Context, editors ...rest.Editor
 	return c.Send(ctx, rest.To("GET", "/upgrade/preflight"), editors)
 }
 
+// ListVolumeGroups The groups of volumes that the caller may see, newest first
+func (c *Client) ListVolumeGroups(ctx context.Context, params *ListVolumeGroupsParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/volume-groups")
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+		out.Query("cluster", params.Cluster)
+		out.Query("limit", params.Limit)
+		out.Query("cursor", params.Cursor)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// CreateVolumeGroup Group volumes, to take snapshots of all at the same moment
+func (c *Client) CreateVolumeGroup(ctx context.Context, body CreateVolumeGroupJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/volume-groups").JSON("application/json", body), editors)
+}
+
+// CreateVolumeGroupWithBody Group volumes, to take snapshots of all at the same moment
+func (c *Client) CreateVolumeGroupWithBody(ctx context.Context, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/volume-groups").Body(contentType, body), editors)
+}
+
+// DeleteVolumeGroup Dissolve a group that has no snapshots; its volumes stay
+func (c *Client) DeleteVolumeGroup(ctx context.Context, id GroupID, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("DELETE", "/volume-groups/{id}").Path("id", id), editors)
+}
+
+// GetVolumeGroup One group
+func (c *Client) GetVolumeGroup(ctx context.Context, id GroupID, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/volume-groups/{id}").Path("id", id), editors)
+}
+
+// ListGroupSnapshots The snapshots of a group, newest first
+func (c *Client) ListGroupSnapshots(ctx context.Context, id GroupID, params *ListGroupSnapshotsParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/volume-groups/{id}/snapshots").Path("id", id)
+	if params != nil {
+		out.Query("limit", params.Limit)
+		out.Query("cursor", params.Cursor)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// CreateGroupSnapshot Keep all volumes of a group as they are at one moment
+func (c *Client) CreateGroupSnapshot(ctx context.Context, id GroupID, params *CreateGroupSnapshotParams, body CreateGroupSnapshotJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/volume-groups/{id}/snapshots").Path("id", id)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// CreateGroupSnapshotWithBody Keep all volumes of a group as they are at one moment
+func (c *Client) CreateGroupSnapshotWithBody(ctx context.Context, id GroupID, params *CreateGroupSnapshotParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/volume-groups/{id}/snapshots").Path("id", id)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// DeleteGroupSnapshot Remove a snapshot of a group
+func (c *Client) DeleteGroupSnapshot(ctx context.Context, id GroupID, snap GroupSnap, params *DeleteGroupSnapshotParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("DELETE", "/volume-groups/{id}/snapshots/{snap}").Path("id", id).Path("snap", snap)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// RollbackGroup Put all volumes of a group back to a snapshot; what was written since is lost
+func (c *Client) RollbackGroup(ctx context.Context, id GroupID, snap GroupSnap, params *RollbackGroupParams, body RollbackGroupJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/volume-groups/{id}/snapshots/{snap}/rollback").Path("id", id).Path("snap", snap)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// RollbackGroupWithBody Put all volumes of a group back to a snapshot; what was written since is lost
+func (c *Client) RollbackGroupWithBody(ctx context.Context, id GroupID, snap GroupSnap, params *RollbackGroupParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/volume-groups/{id}/snapshots/{snap}/rollback").Path("id", id).Path("snap", snap)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
 // ListVolumes The volumes that the caller may see, newest first
 func (c *Client) ListVolumes(ctx context.Context, params *ListVolumesParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("GET", "/volumes")

@@ -380,6 +380,42 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 	}, s.PutTenant, PutTenantResponseObject.VisitPutTenantResponse))
 	mux.HandleFunc("GET "+base+"/upgrade/preflight", rest.Serve(fail, func(_ *rest.Input, _ *GetUpgradePreflightRequestObject) {
 	}, s.GetUpgradePreflight, GetUpgradePreflightResponseObject.VisitGetUpgradePreflightResponse))
+	mux.HandleFunc("GET "+base+"/volume-groups", rest.Serve(fail, func(in *rest.Input, q *ListVolumeGroupsRequestObject) {
+		in.Query("tenant", false, &q.Params.Tenant)
+		in.Query("cluster", false, &q.Params.Cluster)
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListVolumeGroups, ListVolumeGroupsResponseObject.VisitListVolumeGroupsResponse))
+	mux.HandleFunc("POST "+base+"/volume-groups", rest.Serve(fail, func(in *rest.Input, q *CreateVolumeGroupRequestObject) {
+		q.Body = rest.JSON[CreateVolumeGroupJSONRequestBody](in, true)
+	}, s.CreateVolumeGroup, CreateVolumeGroupResponseObject.VisitCreateVolumeGroupResponse))
+	mux.HandleFunc("DELETE "+base+"/volume-groups/{id}", rest.Serve(fail, func(in *rest.Input, q *DeleteVolumeGroupRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.DeleteVolumeGroup, DeleteVolumeGroupResponseObject.VisitDeleteVolumeGroupResponse))
+	mux.HandleFunc("GET "+base+"/volume-groups/{id}", rest.Serve(fail, func(in *rest.Input, q *GetVolumeGroupRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.GetVolumeGroup, GetVolumeGroupResponseObject.VisitGetVolumeGroupResponse))
+	mux.HandleFunc("GET "+base+"/volume-groups/{id}/snapshots", rest.Serve(fail, func(in *rest.Input, q *ListGroupSnapshotsRequestObject) {
+		in.Path("id", &q.Id)
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListGroupSnapshots, ListGroupSnapshotsResponseObject.VisitListGroupSnapshotsResponse))
+	mux.HandleFunc("POST "+base+"/volume-groups/{id}/snapshots", rest.Serve(fail, func(in *rest.Input, q *CreateGroupSnapshotRequestObject) {
+		in.Path("id", &q.Id)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+		q.Body = rest.JSON[CreateGroupSnapshotJSONRequestBody](in, false)
+	}, s.CreateGroupSnapshot, CreateGroupSnapshotResponseObject.VisitCreateGroupSnapshotResponse))
+	mux.HandleFunc("DELETE "+base+"/volume-groups/{id}/snapshots/{snap}", rest.Serve(fail, func(in *rest.Input, q *DeleteGroupSnapshotRequestObject) {
+		in.Path("id", &q.Id)
+		in.Path("snap", &q.Snap)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+	}, s.DeleteGroupSnapshot, DeleteGroupSnapshotResponseObject.VisitDeleteGroupSnapshotResponse))
+	mux.HandleFunc("POST "+base+"/volume-groups/{id}/snapshots/{snap}/rollback", rest.Serve(fail, func(in *rest.Input, q *RollbackGroupRequestObject) {
+		in.Path("id", &q.Id)
+		in.Path("snap", &q.Snap)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+		q.Body = rest.JSON[RollbackGroupJSONRequestBody](in, true)
+	}, s.RollbackGroup, RollbackGroupResponseObject.VisitRollbackGroupResponse))
 	mux.HandleFunc("GET "+base+"/volumes", rest.Serve(fail, func(in *rest.Input, q *ListVolumesRequestObject) {
 		in.Query("state", false, &q.Params.State)
 		in.Query("tenant", false, &q.Params.Tenant)
@@ -1789,6 +1825,156 @@ func (r GetUpgradePreflight200JSONResponse) VisitGetUpgradePreflightResponse(w h
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
+// ListVolumeGroupsRequestObject is a request of ListVolumeGroups.
+type ListVolumeGroupsRequestObject struct {
+	Params ListVolumeGroupsParams
+}
+
+// ListVolumeGroupsResponseObject is an answer of ListVolumeGroups.
+type ListVolumeGroupsResponseObject interface {
+	VisitListVolumeGroupsResponse(w http.ResponseWriter) error
+}
+
+type ListVolumeGroups200ResponseHeaders struct {
+	Link *string
+}
+
+type ListVolumeGroups200JSONResponse struct {
+	Body    []VolumeGroup
+	Headers ListVolumeGroups200ResponseHeaders
+}
+
+func (r ListVolumeGroups200JSONResponse) VisitListVolumeGroupsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
+}
+
+// CreateVolumeGroupRequestObject is a request of CreateVolumeGroup.
+type CreateVolumeGroupRequestObject struct {
+	Body *CreateVolumeGroupJSONRequestBody
+}
+
+// CreateVolumeGroupResponseObject is an answer of CreateVolumeGroup.
+type CreateVolumeGroupResponseObject interface {
+	VisitCreateVolumeGroupResponse(w http.ResponseWriter) error
+}
+
+type CreateVolumeGroup201JSONResponse VolumeGroup
+
+func (r CreateVolumeGroup201JSONResponse) VisitCreateVolumeGroupResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 201, "application/json", r)
+}
+
+// DeleteVolumeGroupRequestObject is a request of DeleteVolumeGroup.
+type DeleteVolumeGroupRequestObject struct {
+	Id GroupID
+}
+
+// DeleteVolumeGroupResponseObject is an answer of DeleteVolumeGroup.
+type DeleteVolumeGroupResponseObject interface {
+	VisitDeleteVolumeGroupResponse(w http.ResponseWriter) error
+}
+
+type DeleteVolumeGroup200JSONResponse VolumeGroup
+
+func (r DeleteVolumeGroup200JSONResponse) VisitDeleteVolumeGroupResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// GetVolumeGroupRequestObject is a request of GetVolumeGroup.
+type GetVolumeGroupRequestObject struct {
+	Id GroupID
+}
+
+// GetVolumeGroupResponseObject is an answer of GetVolumeGroup.
+type GetVolumeGroupResponseObject interface {
+	VisitGetVolumeGroupResponse(w http.ResponseWriter) error
+}
+
+type GetVolumeGroup200JSONResponse VolumeGroup
+
+func (r GetVolumeGroup200JSONResponse) VisitGetVolumeGroupResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ListGroupSnapshotsRequestObject is a request of ListGroupSnapshots.
+type ListGroupSnapshotsRequestObject struct {
+	Id     GroupID
+	Params ListGroupSnapshotsParams
+}
+
+// ListGroupSnapshotsResponseObject is an answer of ListGroupSnapshots.
+type ListGroupSnapshotsResponseObject interface {
+	VisitListGroupSnapshotsResponse(w http.ResponseWriter) error
+}
+
+type ListGroupSnapshots200ResponseHeaders struct {
+	Link *string
+}
+
+type ListGroupSnapshots200JSONResponse struct {
+	Body    []GroupSnapshot
+	Headers ListGroupSnapshots200ResponseHeaders
+}
+
+func (r ListGroupSnapshots200JSONResponse) VisitListGroupSnapshotsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
+}
+
+// CreateGroupSnapshotRequestObject is a request of CreateGroupSnapshot.
+type CreateGroupSnapshotRequestObject struct {
+	Id     GroupID
+	Params CreateGroupSnapshotParams
+	Body   *CreateGroupSnapshotJSONRequestBody
+}
+
+// CreateGroupSnapshotResponseObject is an answer of CreateGroupSnapshot.
+type CreateGroupSnapshotResponseObject interface {
+	VisitCreateGroupSnapshotResponse(w http.ResponseWriter) error
+}
+
+type CreateGroupSnapshot202JSONResponse GroupSnapshotAccepted
+
+func (r CreateGroupSnapshot202JSONResponse) VisitCreateGroupSnapshotResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
+// DeleteGroupSnapshotRequestObject is a request of DeleteGroupSnapshot.
+type DeleteGroupSnapshotRequestObject struct {
+	Id     GroupID
+	Snap   GroupSnap
+	Params DeleteGroupSnapshotParams
+}
+
+// DeleteGroupSnapshotResponseObject is an answer of DeleteGroupSnapshot.
+type DeleteGroupSnapshotResponseObject interface {
+	VisitDeleteGroupSnapshotResponse(w http.ResponseWriter) error
+}
+
+type DeleteGroupSnapshot202JSONResponse GroupSnapshotAccepted
+
+func (r DeleteGroupSnapshot202JSONResponse) VisitDeleteGroupSnapshotResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
+// RollbackGroupRequestObject is a request of RollbackGroup.
+type RollbackGroupRequestObject struct {
+	Id     GroupID
+	Snap   GroupSnap
+	Params RollbackGroupParams
+	Body   *RollbackGroupJSONRequestBody
+}
+
+// RollbackGroupResponseObject is an answer of RollbackGroup.
+type RollbackGroupResponseObject interface {
+	VisitRollbackGroupResponse(w http.ResponseWriter) error
+}
+
+type RollbackGroup202JSONResponse GroupSnapshotAccepted
+
+func (r RollbackGroup202JSONResponse) VisitRollbackGroupResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
 // ListVolumesRequestObject is a request of ListVolumes.
 type ListVolumesRequestObject struct {
 	Params ListVolumesParams
@@ -2168,6 +2354,30 @@ type Server interface {
 	// GetUpgradePreflight Whether this is a good time to replace the gateway by a newer version
 	// (GET /upgrade/preflight)
 	GetUpgradePreflight(context.Context, GetUpgradePreflightRequestObject) (GetUpgradePreflightResponseObject, error)
+	// ListVolumeGroups The groups of volumes that the caller may see, newest first
+	// (GET /volume-groups)
+	ListVolumeGroups(context.Context, ListVolumeGroupsRequestObject) (ListVolumeGroupsResponseObject, error)
+	// CreateVolumeGroup Group volumes, to take snapshots of all at the same moment
+	// (POST /volume-groups)
+	CreateVolumeGroup(context.Context, CreateVolumeGroupRequestObject) (CreateVolumeGroupResponseObject, error)
+	// DeleteVolumeGroup Dissolve a group that has no snapshots; its volumes stay
+	// (DELETE /volume-groups/{id})
+	DeleteVolumeGroup(context.Context, DeleteVolumeGroupRequestObject) (DeleteVolumeGroupResponseObject, error)
+	// GetVolumeGroup One group
+	// (GET /volume-groups/{id})
+	GetVolumeGroup(context.Context, GetVolumeGroupRequestObject) (GetVolumeGroupResponseObject, error)
+	// ListGroupSnapshots The snapshots of a group, newest first
+	// (GET /volume-groups/{id}/snapshots)
+	ListGroupSnapshots(context.Context, ListGroupSnapshotsRequestObject) (ListGroupSnapshotsResponseObject, error)
+	// CreateGroupSnapshot Keep all volumes of a group as they are at one moment
+	// (POST /volume-groups/{id}/snapshots)
+	CreateGroupSnapshot(context.Context, CreateGroupSnapshotRequestObject) (CreateGroupSnapshotResponseObject, error)
+	// DeleteGroupSnapshot Remove a snapshot of a group
+	// (DELETE /volume-groups/{id}/snapshots/{snap})
+	DeleteGroupSnapshot(context.Context, DeleteGroupSnapshotRequestObject) (DeleteGroupSnapshotResponseObject, error)
+	// RollbackGroup Put all volumes of a group back to a snapshot; what was written since is lost
+	// (POST /volume-groups/{id}/snapshots/{snap}/rollback)
+	RollbackGroup(context.Context, RollbackGroupRequestObject) (RollbackGroupResponseObject, error)
 	// ListVolumes The volumes that the caller may see, newest first
 	// (GET /volumes)
 	ListVolumes(context.Context, ListVolumesRequestObject) (ListVolumesResponseObject, error)

@@ -46,6 +46,7 @@ const (
 	snapshotID  = "01a20b56-c1bc-741c-92d0-a6ddefd10974"
 	backendID   = "01a20b56-c1bc-741c-92d0-a6ddefd10975"
 	clusterID   = "01a20b56-c1bc-741c-92d0-a6ddefd10976"
+	groupID     = "01a20b56-c1bc-741c-92d0-a6ddefd10980"
 	bucketID    = "01a20b56-c1bc-741c-92d0-a6ddefd10978"
 	jobID       = "01a20b56-c1bc-741c-92d0-a6ddefd10977"
 	versionText = `{"name":"mainstay-storage","version":"1","api":"v1"}`
@@ -89,6 +90,9 @@ func examples() map[string]string {
 	onSnapshot := accepted + `{"volume_id":"` + volumeID + `","snapshot_id":"` + snapshotID + `"}}`
 	onBucket := accepted + `{"bucket_id":"` + bucketID + `","namespace":""}}`
 	onOSD := accepted + `{"cluster_id":"` + clusterID + `","osd_id":3}}`
+	group := `{"id":"` + groupID + `","tenant_id":"acme","name":"db","cluster_id":"` + clusterID + `","volume_ids":["` + volumeID +
+		`"],"created_at":` + at + `}`
+	ofGroup := accepted + `{"snapshot_id":"s","group_id":"` + groupID + `","snap":"before"}}`
 	ofBackup := accepted + `{"backup_id":"` + backupID + `","bucket_id":"` + bucketID + `","object_key":"k"}}`
 	event := `[{"id":"audit-1","at":` + at + `,"type":"audit","kind":"volume.create","message":"data","actor":"ada","tenant_id":"acme",` +
 		`"resource_type":"volume","resource_id":"` + volumeID + `"}]`
@@ -133,6 +137,10 @@ func examples() map[string]string {
 		"EvaluateAlerts": `{"evaluated":11,"open_alerts":1}`, "GetMaintenance": maintenance, "SetMaintenance": maintenance,
 		"GetSummary": `{"raw_capacity_bytes":4,"used_capacity_bytes":1,"available_capacity_bytes":3,"clusters":1,"pools":1,"volumes":1,` +
 			`"forecasts":[]}`,
+		"ListVolumeGroups": "[" + group + "]", "GetVolumeGroup": group, "CreateVolumeGroup": group, "DeleteVolumeGroup": group,
+		"ListGroupSnapshots": `[{"id":"s","group_id":"` + groupID + `","name":"before","state":"ready","consistency":"crash",` +
+			`"volume_ids":["` + volumeID + `"],"last_error":"","created_at":` + at + `}]`,
+		"CreateGroupSnapshot": ofGroup, "DeleteGroupSnapshot": ofGroup, "RollbackGroup": ofGroup,
 		"ListBackups": "[" + backup + "]", "ListOrphans": "[" + backup + "]", "GetBackup": backup, "CreateBackup": ofBackup,
 		"VerifyBackup": ofBackup, "DeleteBackup": ofBackup, "ImportBackups": onBucket,
 		"RestoreBackup": accepted + `{"volume_id":"` + volumeID + `","mode":"restore"}}`,
@@ -231,23 +239,31 @@ func commandLines() map[string]string {
 		"capacity show --cluster local":                                                               "GetSummary",
 		"capacity history --cluster local --since 1h --points 60":                                     "GetCapacityHistory",
 		"backup list --volume data --bucket logs --tenant acme --state completed":                     "ListBuckets ListVolumes ListBackups",
-		"backup show " + backupID:                                                                     "GetBackup",
-		"backup create data --bucket logs --key k --full --keep 3 --max-age 24h":                      "ListVolumes ListBuckets CreateBackup GetJob GetBackup",
-		"backup create data --bucket logs --mode manifest --no-wait":                                  "ListVolumes ListBuckets CreateBackup GetJob",
-		"backup verify " + backupID + " --method source":                                              "VerifyBackup GetJob GetBackup",
-		"backup restore " + backupID + " --name n --policy default --size 1G":                         "RestoreBackup GetJob GetVolume",
-		"backup delete " + backupID + " --yes":                                                        "DeleteBackup GetJob GetJob",
-		"backup orphans --tenant acme":                                                                "ListOrphans",
-		"backup import logs --key k --tenant acme":                                                    "ListBuckets ImportBackups GetJob GetJob",
-		"event list --type job --tenant acme --about x":                                               "ListEvents",
-		"volume events data":                                                                          "ListVolumes ListVolumeEvents",
-		"preflight":                                                                                   "GetUpgradePreflight",
-		"cluster metrics --prefix ceph --cluster prod":                                                "ListCephMetrics",
-		"maintenance show":                                                                            "GetMaintenance",
-		"maintenance pause":                                                                           "SetMaintenance",
-		"maintenance resume":                                                                          "SetMaintenance",
-		"audit verify":                                                                                "VerifyAudit",
-		"audit acknowledge 7 --note read":                                                             "AcknowledgeAudit",
+		"group list --tenant acme --cluster local":                                                    "ListVolumeGroups",
+		"group show db":                         "ListVolumeGroups GetVolumeGroup",
+		"group create db data":                  "ListVolumes CreateVolumeGroup",
+		"group delete db --yes":                 "ListVolumeGroups DeleteVolumeGroup",
+		"group snapshots db":                    "ListVolumeGroups ListGroupSnapshots",
+		"group snapshot db --name before":       "ListVolumeGroups CreateGroupSnapshot GetJob GetJob",
+		"group rollback db before --yes":        "ListVolumeGroups RollbackGroup GetJob GetJob",
+		"group delete-snapshot db before --yes": "ListVolumeGroups DeleteGroupSnapshot GetJob GetJob",
+		"backup show " + backupID:               "GetBackup",
+		"backup create data --bucket logs --key k --full --keep 3 --max-age 24h": "ListVolumes ListBuckets CreateBackup GetJob GetBackup",
+		"backup create data --bucket logs --mode manifest --no-wait":             "ListVolumes ListBuckets CreateBackup GetJob",
+		"backup verify " + backupID + " --method source":                         "VerifyBackup GetJob GetBackup",
+		"backup restore " + backupID + " --name n --policy default --size 1G":    "RestoreBackup GetJob GetVolume",
+		"backup delete " + backupID + " --yes":                                   "DeleteBackup GetJob GetJob",
+		"backup orphans --tenant acme":                                           "ListOrphans",
+		"backup import logs --key k --tenant acme":                               "ListBuckets ImportBackups GetJob GetJob",
+		"event list --type job --tenant acme --about x":                          "ListEvents",
+		"volume events data":                                                     "ListVolumes ListVolumeEvents",
+		"preflight":                                                              "GetUpgradePreflight",
+		"cluster metrics --prefix ceph --cluster prod":                           "ListCephMetrics",
+		"maintenance show":                                                       "GetMaintenance",
+		"maintenance pause":                                                      "SetMaintenance",
+		"maintenance resume":                                                     "SetMaintenance",
+		"audit verify":                                                           "VerifyAudit",
+		"audit acknowledge 7 --note read":                                        "AcknowledgeAudit",
 	}
 }
 

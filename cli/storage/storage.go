@@ -5,7 +5,8 @@
 //	account.go   logging in
 //	backend.go   storage systems; cluster.go: what they consist of
 //	policy.go    how volumes are made; tenant.go: who has them, and how many
-//	volume.go    volumes; snapshot.go: their snapshots, and volumes made of these; image.go: images by names of one's own
+//	volume.go    volumes; snapshot.go: their snapshots, and volumes made of these; group.go: groups of volumes
+//	image.go     images by names of one's own
 //	bucket.go    buckets of object gateways; backup.go: backups in them
 //	job.go       work that takes long: wait for it, follow it, cancel it; maintenance.go: start none of it
 //	alert.go     what needs attention; capacity.go: how full clusters are, and were
@@ -76,7 +77,7 @@ directory.`
 	s := commands{verb.NewSession(env, &api)}
 	s.AddFlags(cmd)
 	cmd.AddCommand(
-		s.volumes(), s.snapshots(), s.images(), s.buckets(), s.backups(), s.policies(), s.tenants(), s.backends(),
+		s.volumes(), s.snapshots(), s.images(), s.groups(), s.buckets(), s.backups(), s.policies(), s.tenants(), s.backends(),
 		s.clusters(), s.nodes(), s.osds(), s.pools(), s.jobs(), s.alerts(), s.capacity(), s.maintenance(), s.events(),
 		s.audit(), s.preflight(), s.version(), s.health(),
 	)
@@ -106,6 +107,18 @@ var kinds = map[string]*verb.Kind[*storageapi.Client]{
 		},
 		Object: verb.As(&Service, func(s storageapi.Snapshot) verb.Object {
 			return verb.Object{ID: s.Id, Name: s.Name, Owner: "of the volume " + s.VolumeId}
+		}),
+	},
+	"GROUP": {
+		What: "group", Listed: "mainstay storage group list",
+		List: func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
+			return c.API.ListVolumeGroups(ctx, &storageapi.ListVolumeGroupsParams{Limit: p.Limit, Cursor: p.Cursor})
+		},
+		Get: func(ctx context.Context, c *call, id string) (*http.Response, error) {
+			return c.API.GetVolumeGroup(ctx, id)
+		},
+		Object: verb.As(&Service, func(g storageapi.VolumeGroup) verb.Object {
+			return verb.Object{ID: g.Id, Name: g.Name, Owner: g.TenantId}
 		}),
 	},
 	"IMAGE": {

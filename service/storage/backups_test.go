@@ -5,6 +5,7 @@ package storage_test
 import (
 	"bytes"
 	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -134,14 +135,17 @@ func TestBackupsAreTakenInFromABucketAlone(t *testing.T) {
 	s := withBuckets(t, key)
 	bucket := s.done(s.call("POST", "/buckets", s.admin, object{"name": "kept", "connection_ref": "offsite"}), s.admin)
 	s.call("PUT", "/tenants/acme", s.admin, object{}).Want(200)
-	ids := map[string]string{}
+	ids, contents := map[string]string{}, map[string][]byte{}
 	for _, tenant := range []string{"", "acme"} {
-		spec := object{"name": "data", "size_bytes": 8 * mib, "tenant_id": tenant}
+		spec := object{"name": "data", "size_bytes": 24 * mib, "tenant_id": tenant}
 		if tenant == "" {
 			delete(spec, "tenant_id")
 		}
 		ids[tenant] = s.done(s.call("POST", "/volumes", s.admin, spec), s.admin)
-		s.write(ids[tenant], "of "+tenant)
+		// More than fits into one pack, however well it is compressed.
+		contents[tenant] = make([]byte, 20*mib)
+		_, _ = rand.NewChaCha8([32]byte{byte(len(tenant))}).Read(contents[tenant])
+		s.write(ids[tenant], string(contents[tenant]))
 	}
 	body := func(tenant, mode string) object {
 		return object{"volume_id": ids[tenant], "bucket_id": bucket, "mode": mode}
@@ -173,8 +177,8 @@ func TestBackupsAreTakenInFromABucketAlone(t *testing.T) {
 		t.Fatalf("%+v", found)
 	}
 	s.call("PUT", "/tenants/acme", s.admin, object{}).Want(200)
-	s.holds(s.restored(plain.Id, "again", s.admin), "of ")
-	s.holds(s.restored(sealed.Id, "again-acme", s.admin), "of acme")
+	s.holds(s.restored(plain.Id, "again", s.admin), string(contents[""]))
+	s.holds(s.restored(sealed.Id, "again-acme", s.admin), string(contents["acme"]))
 	s.call("POST", "/backups/"+described.Id+"/restore", s.admin, nil).Refused(400, "UNSUPPORTED", "")
 	if v := s.job(contracttest.As[storageapi.BackupAccepted](s.call("POST", "/backups/"+sealed.Id+"/verify", s.admin, nil).Want(202)).JobId,
 		s.admin); v.State != "succeeded" {

@@ -81,13 +81,15 @@ func TestEveryOperationIsExercisedRefusesStrangersAndIsAudited(t *testing.T) {
 // ofTenants are the operations of admins that admins of tenants may call, too.
 var ofTenants = map[string]bool{
 	"DeleteVolume": true, "ListAudit": true, "DeleteRBDImage": true, "MigrateRBDImage": true,
+	"RollbackGroup": true,
 }
 
 // onlyCeph are the operations that are tested with Ceph.
 var onlyCeph = []string{
 	"MarkOSDOut", "MarkOSDIn", "ReweightOSD", "CreateRBDImage", "DeleteRBDImage", "CloneRBDImage", "CreateRBDSnapshot",
 	"ListRBDSnapshots", "DeleteRBDSnapshot", "RollbackRBDImage", "FlattenRBDImage", "SetRBDQoS", "ResizeRBDImage",
-	"MigrateRBDImage", "RefreshRBDUsage",
+	"MigrateRBDImage", "RefreshRBDUsage", "CreateVolumeGroup", "GetVolumeGroup", "DeleteVolumeGroup",
+	"CreateGroupSnapshot", "ListGroupSnapshots", "DeleteGroupSnapshot", "RollbackGroup",
 	// Backups need an S3 service, which the tests with Ceph have.
 	"CreateBackup", "GetBackup", "DeleteBackup", "RestoreBackup", "VerifyBackup", "ImportBackups",
 }
@@ -128,6 +130,8 @@ func takeTour(tr *tour) {
 	volume := tr.done(tr.ok("CreateVolume", "/volumes", object{"name": "data", "size_bytes": 8 * mib, "tenant_id": "acme"}, 202), tr.admin)
 	tr.ok("ListVolumes", "/volumes?q=DATA&tenant=acme&backend=local&kind=block&state=available", nil, 200)
 	tr.ok("GetVolume", "/volumes/"+volume, nil, 200)
+	tr.ok("ListVolumeGroups", "/volume-groups?cluster=local&tenant=acme", nil, 200)
+	tr.call("POST", "/volume-groups", tr.admin, object{"name": "pair", "volume_ids": []string{volume}}).Refused(400, "UNSUPPORTED", "")
 	tr.ok("ListBackups", "/backups?tenant=acme", nil, 200)
 	tr.ok("ListOrphans", "/maintenance/orphans", nil, 200)
 	tr.ok("ListRBDImages", "/rbd-images?cluster=local&tenant=acme&pool=none", nil, 200)

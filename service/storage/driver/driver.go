@@ -5,6 +5,7 @@
 //	volume.go      Volumes: block devices and folders that the gateway makes
 //	snapshot.go    Snapshots and clones of volumes
 //	image.go       Images that users of the storage system know, too, and volumes that are put back
+//	group.go       Groups of volumes
 //	data.go        The content of volumes, for backups
 //	osd.go         OSDs that can be taken out, put in and weighted
 //	bucket.go      Buckets of object gateways

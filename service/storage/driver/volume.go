@@ -25,8 +25,8 @@ type Name struct {
 	Chosen string
 }
 
-// made matches the native names of volumes and snapshots that gateways make.
-var made = regexp.MustCompile(`^(vol|snap)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+// made matches the native names of volumes, snapshots and groups that gateways make.
+var made = regexp.MustCompile(`^(vol|snap|grp)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // VolumeName returns the native name of the volume with an id of the gateway.
 func VolumeName(id string) string { return "vol-" + id }

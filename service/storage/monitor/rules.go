@@ -65,7 +65,8 @@ const limited = `SELECT tenant || ':' || name AS subject, tenant AS org_id, '' A
 	UNION ALL SELECT t.name, 'bytes', t.max_bytes, (SELECT CAST(COALESCE(SUM(v.size_bytes), 0) AS BIGINT) FROM volumes v
 		WHERE v.tenant = t.name AND v.deleted_at IS NULL AND NOT v.foreign_made) FROM tenants t
 	UNION ALL SELECT t.name, 'snapshots', t.max_snapshots, (SELECT COUNT(*) FROM snapshots s
-		WHERE s.tenant = t.name AND s.deleted_at IS NULL) FROM tenants t) AS l
+		WHERE s.tenant = t.name AND s.deleted_at IS NULL) + (SELECT CAST(COALESCE(SUM(gs.members), 0) AS BIGINT)
+		FROM group_snapshots gs WHERE gs.tenant = t.name) FROM tenants t) AS l
 	WHERE most > 0 AND used >= ? * (CAST(most AS DOUBLE PRECISION) / 100) AND used < ? * (CAST(most AS DOUBLE PRECISION) / 100)`
 
 // beyond is a percentage that nothing reaches.

@@ -4,6 +4,7 @@
 //	volume.go     jobs of volumes
 //	snapshot.go   jobs of snapshots
 //	image.go      jobs of images: limits, flattening, moves and the like
+//	group.go      groups of volumes, and jobs of their snapshots
 //
 // # How a volume comes to be
 //
@@ -76,6 +77,7 @@ func New(c Config) *Manager {
 		Run: m.deleteSnapshot, Cancelled: m.deleteSnapshotCancelled,
 	})
 	m.registerImages()
+	m.registerGroups()
 	return m
 }
 

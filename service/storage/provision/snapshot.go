@@ -110,5 +110,5 @@ func (m *Manager) Sweep(ctx context.Context) error {
 			err = m.store.EndSnapshot(ctx, a, nil, lost)
 		}
 	}
-	return err
+	return errors.Join(err, m.endLostGroups(ctx))
 }

@@ -12,6 +12,7 @@
 //	bucket.go     buckets
 //	job.go        jobs
 //	backup.go     backups
+//	group.go      groups of volumes, and their snapshots
 //	event.go      what happened: changes, ends of jobs, alerts
 //	sample.go     numbers about Ceph clusters
 //

@@ -259,6 +259,9 @@ func (s *Store) prepareChange(
 		if to.Pool.ID == v.PoolID {
 			return "", fault.InvalidField("dest_pool", "is the pool that the image is in")
 		}
+		if err := ungrouped(ctx, tx, v); err != nil {
+			return "", err
+		}
 		moved := *v
 		moved.PoolID, moved.CreatedAt = to.Pool.ID, db.At(s.now())
 		a.Pool, message = to.Pool.ID, "to the pool "+to.Pool.Name

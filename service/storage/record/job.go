@@ -55,6 +55,10 @@ const (
 	JobCreateBucket = "bucket.create" // or to take it in
 	JobDeleteBucket = "bucket.delete" // or to forget it
 
+	JobSnapshotGroup   = "group.snapshot.create"
+	JobUnsnapshotGroup = "group.snapshot.delete"
+	JobRevertGroup     = "group.rollback"
+
 	JobBackup        = "backup.create"
 	JobDeleteBackup  = "backup.delete"
 	JobVerifyBackup  = "backup.verify"
@@ -66,7 +70,7 @@ const (
 var AdminJobs = map[string]bool{
 	JobDeleteVolume: true, JobDeleteImage: true, JobShrinkImage: true, JobMoveImage: true,
 	JobOSDOut: true, JobOSDIn: true, JobReweightOSD: true,
-	JobImportBackups: true,
+	JobImportBackups: true, JobRevertGroup: true,
 }
 
 // Types of what jobs are about.
@@ -79,6 +83,7 @@ const (
 	TypeOSD           = "osd"
 	TypeBucket        = "bucket"
 	TypeBackup        = "backup"
+	TypeGroupSnapshot = "group_snapshot"
 )
 
 func newJob(kind, tenant, resourceType, resourceID string) Job {

@@ -126,10 +126,15 @@ func (s *Store) LostSnapshots(ctx context.Context) (all []Snapshot, err error) {
 		fmt.Sprintf(lost, "snapshots")+" ORDER BY id LIMIT 100", state.SnapshotCreating, state.SnapshotDeleting)
 }
 
+// aloneRestored is the condition that no job puts a volume back together with its group.
+const aloneRestored = `NOT EXISTS (SELECT 1 FROM volume_group_members m JOIN group_snapshots gs ON gs.group_id = m.group_id
+	JOIN operations o ON o.resource_id = gs.id JOIN jobs j ON j.id = o.id
+	WHERE m.volume_id = volumes.id AND j.finished_at IS NULL)`
+
 // LostVolumes lists volumes that wait for the end of a job that there is not any more.
 func (s *Store) LostVolumes(ctx context.Context) (all []Volume, err error) {
 	return all, s.db.Select(ctx, &all, "SELECT * FROM volumes WHERE deleted_at IS NULL AND state IN (?, ?, ?, ?, ?) AND "+
-		fmt.Sprintf(lost, "volumes")+" ORDER BY id LIMIT 100",
+		fmt.Sprintf(lost, "volumes")+" AND "+aloneRestored+" ORDER BY id LIMIT 100",
 		state.Creating, state.Expanding, state.Deleting, state.Restoring, state.Maintenance)
 }
 

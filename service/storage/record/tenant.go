@@ -55,7 +55,8 @@ func (t *Tenant) Check(more Use) error {
 }
 
 const selectUse = `SELECT COUNT(*) AS volumes, COALESCE(SUM(size_bytes), 0) AS bytes, (SELECT COUNT(*) FROM snapshots
-	WHERE tenant = ? AND deleted_at IS NULL) AS snapshots,
+	WHERE tenant = ? AND deleted_at IS NULL) +
+	(SELECT CAST(COALESCE(SUM(members), 0) AS BIGINT) FROM group_snapshots WHERE tenant = ?) AS snapshots,
 	(SELECT COUNT(*) FROM buckets WHERE tenant = ?) AS buckets,
 	(SELECT COUNT(*) FROM backups WHERE tenant = ?) AS backups,
 	(SELECT COALESCE(SUM(stored_bytes), 0) FROM backups WHERE tenant = ?) AS backup_bytes FROM volumes
@@ -116,7 +117,7 @@ func (s *Store) PutTenant(ctx context.Context, t Tenant) (out Tenant, err error)
 }
 
 // of returns the arguments of selectUse.
-func of(tenant string) []any { return []any{tenant, tenant, tenant, tenant, tenant} }
+func of(tenant string) []any { return []any{tenant, tenant, tenant, tenant, tenant, tenant} }
 
 // DeleteTenant removes a tenant that has no volumes, snapshots, buckets and backups.
 func (s *Store) DeleteTenant(ctx context.Context, name string) error {

@@ -396,6 +396,9 @@ func (s *Store) DeleteVolume(ctx context.Context, id, kind string, begin Begin) 
 		if snapshots > 0 {
 			return fault.New(fault.Conflict, "the volume has %d snapshots; delete them first", snapshots)
 		}
+		if err := ungrouped(ctx, tx, &v); err != nil {
+			return err
+		}
 		v.State, v.LastError = next, ""
 		if err := s.save(ctx, tx, &v); err != nil {
 			return err

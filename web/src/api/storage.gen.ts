@@ -1632,9 +1632,14 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /** The groups of volumes that the caller may see, newest first */
+        get: operations["ListVolumeGroups"];
         put?: never;
-        post?: never;
+        /**
+         * Group volumes, to take snapshots of all at the same moment
+         * @description The volumes are in one cluster, belong to one tenant, and are in no other group.
+         */
+        post: operations["CreateVolumeGroup"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1651,10 +1656,12 @@ export interface paths {
             };
             cookie?: never;
         };
-        get?: never;
+        /** One group */
+        get: operations["GetVolumeGroup"];
         put?: never;
         post?: never;
-        delete?: never;
+        /** Dissolve a group that has no snapshots; its volumes stay */
+        delete: operations["DeleteVolumeGroup"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1670,9 +1677,11 @@ export interface paths {
             };
             cookie?: never;
         };
-        get?: never;
+        /** The snapshots of a group, newest first */
+        get: operations["ListGroupSnapshots"];
         put?: never;
-        post?: never;
+        /** Keep all volumes of a group as they are at one moment */
+        post: operations["CreateGroupSnapshot"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1694,7 +1703,8 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        delete?: never;
+        /** Remove a snapshot of a group */
+        delete: operations["DeleteGroupSnapshot"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1714,7 +1724,8 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        post?: never;
+        /** Put all volumes of a group back to a snapshot; what was written since is lost */
+        post: operations["RollbackGroup"];
         delete?: never;
         options?: never;
         head?: never;
@@ -6128,6 +6139,278 @@ export interface operations {
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             429: components["responses"]["TooMany"];
+        };
+    };
+    ListVolumeGroups: {
+        parameters: {
+            query?: {
+                /** @description The id of a cluster, or the name of its backend */
+                cluster?: components["parameters"]["OfCluster"];
+                /** @description Where the page begins, from the `Link` header */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description The most items of a page */
+                limit?: components["parameters"]["Limit"];
+                /** @description Only what is this tenant's */
+                tenant?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page */
+            200: {
+                headers: {
+                    Link: components["headers"]["Link"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeGroup"][];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    CreateVolumeGroup: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["VolumeGroupSpec"];
+            };
+        };
+        responses: {
+            /** @description The group */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeGroup"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    GetVolumeGroup: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A group's id */
+                id: components["parameters"]["GroupID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The group */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeGroup"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    DeleteVolumeGroup: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A group's id */
+                id: components["parameters"]["GroupID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The group as it was */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeGroup"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    ListGroupSnapshots: {
+        parameters: {
+            query?: {
+                /** @description Where the page begins, from the `Link` header */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description The most items of a page */
+                limit?: components["parameters"]["Limit"];
+            };
+            header?: never;
+            path: {
+                /** @description A group's id */
+                id: components["parameters"]["GroupID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page */
+            200: {
+                headers: {
+                    Link: components["headers"]["Link"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupSnapshot"][];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    CreateGroupSnapshot: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A word of the caller's choice. The same request with the same word begins one job, and answers with that for as long as it is kept, a day after its end. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /** @description A group's id */
+                id: components["parameters"]["GroupID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["GroupSnapshotSpec"];
+            };
+        };
+        responses: {
+            /** @description The job that does it */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupSnapshotAccepted"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    DeleteGroupSnapshot: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A word of the caller's choice. The same request with the same word begins one job, and answers with that for as long as it is kept, a day after its end. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /** @description A group's id */
+                id: components["parameters"]["GroupID"];
+                /** @description The id of a group's snapshot, or its name */
+                snap: components["parameters"]["GroupSnap"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The job that does it */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupSnapshotAccepted"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    RollbackGroup: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A word of the caller's choice. The same request with the same word begins one job, and answers with that for as long as it is kept, a day after its end. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /** @description A group's id */
+                id: components["parameters"]["GroupID"];
+                /** @description The id of a group's snapshot, or its name */
+                snap: components["parameters"]["GroupSnap"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Confirmation"];
+            };
+        };
+        responses: {
+            /** @description The job that does it */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GroupSnapshotAccepted"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
         };
     };
     ListVolumes: {

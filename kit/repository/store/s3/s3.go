@@ -37,8 +37,6 @@ import (
 )
 
 const (
-	// partSize is the size of the parts of objects that are larger, in bytes.
-	partSize = 8 << 20
 	// attempts is how often a request is tried.
 	attempts = 5
 	// requestTime bounds one try.
@@ -123,8 +121,9 @@ func (s *S3) Put(ctx context.Context, name string, content []byte) error {
 		return err
 	}
 	o := minio.PutObjectOptions{
-		ContentType: "application/octet-stream", PartSize: partSize, NumThreads: 2,
-		DisableMultipart: len(content) <= partSize, SendContentMd5: true,
+		ContentType: "application/octet-stream", SendContentMd5: true,
+		// Services decide about conditions for an object in one request only, and RGW does not confirm what came in parts.
+		DisableMultipart: true,
 	}
 	o.SetMatchETagExcept("*")
 	lost := false // an earlier try may have been done

@@ -436,4 +436,5 @@ var (
 	_ driver.Images    = (*Driver)(nil)
 	_ driver.Reverter  = (*Driver)(nil)
 	_ driver.Copier    = (*Driver)(nil)
+	_ driver.Groups    = (*Driver)(nil)
 )

@@ -9,6 +9,7 @@
 //	inspect.go    what the cluster tells about itself, its pools and OSDs
 //	volume.go     volumes, snapshots and clones
 //	image.go      what only images have: chosen names, limits, moves between pools
+//	group.go      groups of images
 //	data.go       the content of snapshots, and volumes that are filled
 //	osd.go        changes of OSDs
 //	wire/         what is said between driver and helper

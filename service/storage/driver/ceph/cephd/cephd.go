@@ -9,6 +9,7 @@
 //	volume.go     makes, expands and deletes volumes
 //	page.go       lists images
 //	snapshot.go   snapshots and clones
+//	group.go      groups of images
 //	data.go       reads the content of snapshots, and fills new volumes
 //	image_work.go limits, and what takes as long as an image is large
 //
@@ -162,6 +163,8 @@ func (s *server) do(r *wire.Request, progress func(float64)) (wire.Response, err
 		return wire.Response{}, s.changeOSD(r)
 	case wire.Extents, wire.Read, wire.Refill, wire.Write, wire.Refilled:
 		return s.data.do(s.cluster, r)
+	case wire.GroupSnap, wire.GroupLook, wire.GroupSnapRm, wire.GroupRevert, wire.GroupRm:
+		return s.group(r, progress)
 	}
 	io, err := s.open(r.Pool)
 	if err != nil {

@@ -177,8 +177,7 @@ func (p *pool) sign(image, name string, state wire.State, rest string) error {
 	return p.with(image, true, func(image *rbd.Image) error { return image.SetMetadata(mark(name), text) })
 }
 
-// watched refuses what must not be done while clients have an image open, or while it is part of
-// something else.
+// watched refuses what must not be done while clients have an image open.
 func (p *pool) watched(name string) error {
 	return p.with(name, false, func(image *rbd.Image) error {
 		watchers, err := image.ListWatchers()
@@ -192,6 +191,13 @@ func (p *pool) watched(name string) error {
 			}
 			return &wire.Error{Reason: wire.Conflict, Message: "the volume is in use by " + strings.Join(who, ", ")}
 		}
+		return nil
+	})
+}
+
+// bound refuses what must not be done while an image is part of something else.
+func (p *pool) bound(name string) error {
+	return p.with(name, false, func(image *rbd.Image) error {
 		if group, err := image.GetGroup(); err == nil && group.Name != "" {
 			return &wire.Error{Reason: wire.Conflict, Message: "the volume is in the group " + group.Name}
 		}

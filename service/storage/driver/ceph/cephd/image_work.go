@@ -164,7 +164,7 @@ func (p *pool) migration(name string) (*rbd.MigrationImageState, error) {
 
 // prepare begins a migration.
 func (p *pool) prepare(t target, to *pool, entries map[string][]byte) error {
-	if err := p.watched(t.name); err != nil {
+	if err := errors.Join(p.watched(t.name), p.bound(t.name)); err != nil {
 		return err
 	}
 	if _, err := to.look(t.name); err == nil {

@@ -131,7 +131,7 @@ func (p *pool) deleteVolume(r *wire.Request) (out wire.Response, err error) {
 	if image.State == wire.Deleted {
 		return out, nil
 	}
-	if err := p.watched(t.name); err != nil {
+	if err := errors.Join(p.watched(t.name), p.bound(t.name)); err != nil {
 		return out, err
 	}
 	if t.chosen() {

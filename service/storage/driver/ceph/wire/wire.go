@@ -78,32 +78,37 @@ type Op string
 
 // The requests.
 const (
-	Ask            Op = "ask"      // monitor commands that only read, into Answers
-	Fence          Op = "fence"    // shut a client's Address out
-	ChangeOSD      Op = "osd"      // In or Weight of OSD
-	Page           Op = "page"     // images of Pool after After, into Images and Next
-	Volume         Op = "volume"   // into Volume
-	CreateVolume   Op = "create"   // an image of Size, into Volume
-	ExpandVolume   Op = "expand"   // to Size, into Volume
-	DeleteVolume   Op = "delete"   // marks it as deleted; Collect does the rest
-	Collect        Op = "collect"  // removes what nothing needs of a volume that is marked as deleted
-	CreateSnapshot Op = "snap"     // Snapshot of Volume, into Snapshot
-	Snapshot       Op = "snapshot" // into Snapshot
-	DeleteSnapshot Op = "snap-rm"  // into Leftover the volume to collect, if there is one
-	CloneSnapshot  Op = "clone"    // Volume of Size from Snapshot, into Volume
-	ListSnapshots  Op = "snaps"    // of Volume, into Snapshots
-	Limit          Op = "limit"    // IOPS and BPS of Volume
-	Flatten        Op = "flatten"  // Volume
-	Shrink         Op = "shrink"   // Volume to Size, into Volume
-	Revert         Op = "revert"   // Volume to Snapshot
-	Move           Op = "move"     // Volume and Snapshots to the pool To
-	MoveBack       Op = "unmove"   // takes back what Move has begun
-	Used           Op = "used"     // of the images of Pool after After, into Images and Next
-	Extents        Op = "extents"  // of Size bytes from Offset in Snapshot, that Since lacks if it is given, into Extents
-	Read           Op = "read"     // Size bytes from Offset in Snapshot, into the content
-	Refill         Op = "refill"   // begins Volume of Size, which is not there before Refilled; what others began is gone
-	Write          Op = "write"    // the content, to Offset in what Refill has begun
-	Refilled       Op = "refilled" // into Volume
+	Ask            Op = "ask"           // monitor commands that only read, into Answers
+	Fence          Op = "fence"         // shut a client's Address out
+	ChangeOSD      Op = "osd"           // In or Weight of OSD
+	Page           Op = "page"          // images of Pool after After, into Images and Next
+	Volume         Op = "volume"        // into Volume
+	CreateVolume   Op = "create"        // an image of Size, into Volume
+	ExpandVolume   Op = "expand"        // to Size, into Volume
+	DeleteVolume   Op = "delete"        // marks it as deleted; Collect does the rest
+	Collect        Op = "collect"       // removes what nothing needs of a volume that is marked as deleted
+	CreateSnapshot Op = "snap"          // Snapshot of Volume, into Snapshot
+	Snapshot       Op = "snapshot"      // into Snapshot
+	DeleteSnapshot Op = "snap-rm"       // into Leftover the volume to collect, if there is one
+	CloneSnapshot  Op = "clone"         // Volume of Size from Snapshot, into Volume
+	ListSnapshots  Op = "snaps"         // of Volume, into Snapshots
+	Limit          Op = "limit"         // IOPS and BPS of Volume
+	Flatten        Op = "flatten"       // Volume
+	Shrink         Op = "shrink"        // Volume to Size, into Volume
+	Revert         Op = "revert"        // Volume to Snapshot
+	Move           Op = "move"          // Volume and Snapshots to the pool To
+	MoveBack       Op = "unmove"        // takes back what Move has begun
+	Used           Op = "used"          // of the images of Pool after After, into Images and Next
+	Extents        Op = "extents"       // of Size bytes from Offset in Snapshot, that Since lacks if it is given, into Extents
+	Read           Op = "read"          // Size bytes from Offset in Snapshot, into the content
+	Refill         Op = "refill"        // begins Volume of Size, which is not there before Refilled; what others began is gone
+	Write          Op = "write"         // the content, to Offset in what Refill has begun
+	Refilled       Op = "refilled"      // into Volume
+	GroupSnap      Op = "group-snap"    // Snapshot of Group, which consists of Members
+	GroupLook      Op = "group-look"    // into Found, whether Group has Snapshot
+	GroupSnapRm    Op = "group-snap-rm" // Snapshot of Group
+	GroupRevert    Op = "group-revert"  // Members of Group to Snapshot
+	GroupRm        Op = "group-rm"      // Group; its images stay
 )
 
 // Request asks a helper for something.
@@ -132,6 +137,16 @@ type Request struct {
 	Data     []byte   `json:"-"`
 	// Snapshots has the names of snapshots by those that users have chosen; of the others both are the same.
 	Snapshots map[string]string `json:"snapshots,omitempty"`
+	// Group is a native name, and Members are its volumes.
+	Group   string   `json:"group,omitempty"`
+	Members []Member `json:"members,omitempty"`
+}
+
+// Member is a volume of a group.
+type Member struct {
+	Pool   string `json:"pool"`
+	Volume string `json:"volume"`
+	Image  string `json:"image,omitempty"` // as in Request
 }
 
 // Response answers a request.
@@ -147,6 +162,7 @@ type Response struct {
 	Next      string                     `json:"next,omitempty"` // After of the next page; empty: that was the last one
 	Leftover  string                     `json:"leftover,omitempty"`
 	Answers   map[string]json.RawMessage `json:"answers,omitempty"`
+	Found     bool                       `json:"found,omitempty"`
 	Extents   []Extent                   `json:"extents,omitempty"`
 	Length    int                        `json:"length,omitempty"` // of Data
 	Data      []byte                     `json:"-"`

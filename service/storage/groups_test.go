@@ -1,0 +1,86 @@
+//go:build linux
+
+package storage_test
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	storageapi "github.com/mainstay-infra/mainstay/api/storage"
+	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
+)
+
+func TestGroupsOfVolumesAreKeptAndPutBackTogether(t *testing.T) {
+	t.Parallel()
+	g, cluster := inCeph(t)
+	tr := &tour{g, map[string]int{}}
+	tr.call("PUT", "/tenants/acme", tr.admin, object{"quota": object{"snapshots": 5}}).Want(200)
+	ann := tr.token("ann", "admin", "acme")
+	var ids []string
+	for _, name := range []string{"data", "log"} {
+		ids = append(ids, tr.done(tr.call("POST", "/volumes", ann, object{"name": name, "size_bytes": 4 * mib, "policy": "prod"}), ann))
+	}
+	// An image under a name of its user's own can be in a group, too.
+	ids = append(ids, tr.done(tr.call("POST", "/rbd-images", ann, object{"name": "Index", "size_bytes": 4 * mib, "pool": cluster.Pool}), ann))
+	images := []string{"vol-" + ids[0], "vol-" + ids[1], "Index"}
+	other := tr.done(tr.call("POST", "/volumes", tr.admin, object{"name": "other", "size_bytes": mib, "policy": "prod"}), tr.admin)
+	tr.call("POST", "/volume-groups", tr.admin, object{"name": "mixed", "volume_ids": []string{ids[0], other}}).
+		Refused(400, "VALIDATION_ERROR", "volume_ids")
+	tr.call("POST", "/volume-groups", ann, object{"name": "theirs", "volume_ids": []string{other}}).
+		Refused(400, "VALIDATION_ERROR", "volume_ids")
+	group := contracttest.As[storageapi.VolumeGroup](
+		tr.ok("CreateVolumeGroup", "/volume-groups", object{"name": "db", "volume_ids": ids}, 201))
+	if got := contracttest.As[storageapi.VolumeGroup](tr.ok("GetVolumeGroup", "/volume-groups/"+group.Id, nil, 200)); got.TenantId != "acme" ||
+		!slices.Equal(got.VolumeIds, ids) {
+		t.Errorf("%+v", got)
+	}
+	tr.call("POST", "/volume-groups", ann, object{"name": "again", "volume_ids": ids[:1]}).Refused(409, "CONFLICT", "")
+	tr.call("DELETE", "/volumes/"+ids[0], ann, nil).Refused(409, "CONFLICT", "")
+	of := "/volume-groups/" + group.Id
+	tr.call("GET", of, tr.token("bob", "viewer", "beta"), nil).Refused(404, "NOT_FOUND", "")
+
+	contents := func() (all [][]byte) {
+		for _, image := range images {
+			all = append(all, rbd(t, cluster, "export", cluster.Pool+"/"+image, "-"))
+		}
+		return all
+	}
+	write := func() {
+		for _, image := range images {
+			fill(t, cluster, cluster.Pool+"/"+image, 4*mib)
+		}
+	}
+	write()
+	before := contents()
+	tr.done(tr.ok("CreateGroupSnapshot", of+"/snapshots", object{"name": "one"}, 202), tr.admin)
+	// With two of three volumes a snapshot, the limit of five is not enough for another one.
+	tr.call("POST", of+"/snapshots", ann, object{"name": "two"}).Limited(403, "DENIED", "", "snapshots")
+	all := contracttest.As[[]storageapi.GroupSnapshot](tr.ok("ListGroupSnapshots", of+"/snapshots", nil, 200))
+	if len(all) != 1 || all[0].State != "ready" || all[0].Consistency != "crash" || !slices.Equal(all[0].VolumeIds, ids) {
+		t.Errorf("%+v", all)
+	}
+	write()
+	tr.call("POST", of+"/snapshots/one/rollback", ann, object{}).Refused(400, "VALIDATION_ERROR", "confirm")
+	tr.done(tr.ok("RollbackGroup", of+"/snapshots/one/rollback", object{"confirm": true}, 202), tr.admin)
+	for i, got := range contents() {
+		if !bytes.Equal(got, before[i]) {
+			t.Errorf("%s does not hold what it held", images[i])
+		}
+		if v := tr.volume(ids[i], ann); v.State != "available" || v.LastError != "" {
+			t.Errorf("%+v", v)
+		}
+	}
+	tr.call("DELETE", of, ann, nil).Refused(409, "CONFLICT", "")
+	tr.done(tr.ok("DeleteGroupSnapshot", of+"/snapshots/"+all[0].Id, nil, 202), tr.admin)
+	tr.ok("DeleteVolumeGroup", of, nil, 200)
+	if left := rbd(t, cluster, "group", "ls", cluster.Pool); len(left) != 0 {
+		t.Errorf("%s is left", left)
+	}
+	for _, id := range append(ids, other) {
+		tr.done(tr.call("DELETE", "/volumes/"+id, tr.admin, nil), tr.admin)
+	}
+	if left := rbd(t, cluster, "ls", cluster.Pool); len(left) != 0 {
+		t.Errorf("%s is left", left)
+	}
+}
