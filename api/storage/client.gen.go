@@ -820,6 +820,49 @@ func (c *Client) RefreshRBDUsageWithBody(ctx context.Context, params *RefreshRBD
 	return c.Send(ctx, out.Body(contentType, body), editors)
 }
 
+// ListSchedules What is done at regular times, newest first
+func (c *Client) ListSchedules(ctx context.Context, params *ListSchedulesParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/schedules")
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+		out.Query("kind", params.Kind)
+		out.Query("volume_id", params.VolumeId)
+		out.Query("limit", params.Limit)
+		out.Query("cursor", params.Cursor)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// CreateSchedule Have snapshots, backups, checks or test restores made at regular times
+func (c *Client) CreateSchedule(ctx context.Context, body CreateScheduleJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/schedules").JSON("application/json", body), editors)
+}
+
+// CreateScheduleWithBody Have snapshots, backups, checks or test restores made at regular times
+func (c *Client) CreateScheduleWithBody(ctx context.Context, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/schedules").Body(contentType, body), editors)
+}
+
+// DeleteSchedule Remove a schedule; what it made stays
+func (c *Client) DeleteSchedule(ctx context.Context, id ScheduleID, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("DELETE", "/schedules/{id}").Path("id", id), editors)
+}
+
+// GetSchedule One schedule
+func (c *Client) GetSchedule(ctx context.Context, id ScheduleID, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/schedules/{id}").Path("id", id), editors)
+}
+
+// UpdateSchedule Replace a schedule
+func (c *Client) UpdateSchedule(ctx context.Context, id ScheduleID, body UpdateScheduleJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("PUT", "/schedules/{id}").Path("id", id).JSON("application/json", body), editors)
+}
+
+// UpdateScheduleWithBody Replace a schedule
+func (c *Client) UpdateScheduleWithBody(ctx context.Context, id ScheduleID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("PUT", "/schedules/{id}").Path("id", id).Body(contentType, body), editors)
+}
+
 // ListSnapshots The snapshots that the caller may see, newest first
 func (c *Client) ListSnapshots(ctx context.Context, params *ListSnapshotsParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("GET", "/snapshots")

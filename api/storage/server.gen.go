@@ -338,6 +338,26 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
 		q.Body = rest.JSON[RefreshRBDUsageJSONRequestBody](in, false)
 	}, s.RefreshRBDUsage, RefreshRBDUsageResponseObject.VisitRefreshRBDUsageResponse))
+	mux.HandleFunc("GET "+base+"/schedules", rest.Serve(fail, func(in *rest.Input, q *ListSchedulesRequestObject) {
+		in.Query("tenant", false, &q.Params.Tenant)
+		in.Query("kind", false, &q.Params.Kind)
+		in.Query("volume_id", false, &q.Params.VolumeId)
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListSchedules, ListSchedulesResponseObject.VisitListSchedulesResponse))
+	mux.HandleFunc("POST "+base+"/schedules", rest.Serve(fail, func(in *rest.Input, q *CreateScheduleRequestObject) {
+		q.Body = rest.JSON[CreateScheduleJSONRequestBody](in, true)
+	}, s.CreateSchedule, CreateScheduleResponseObject.VisitCreateScheduleResponse))
+	mux.HandleFunc("DELETE "+base+"/schedules/{id}", rest.Serve(fail, func(in *rest.Input, q *DeleteScheduleRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.DeleteSchedule, DeleteScheduleResponseObject.VisitDeleteScheduleResponse))
+	mux.HandleFunc("GET "+base+"/schedules/{id}", rest.Serve(fail, func(in *rest.Input, q *GetScheduleRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.GetSchedule, GetScheduleResponseObject.VisitGetScheduleResponse))
+	mux.HandleFunc("PUT "+base+"/schedules/{id}", rest.Serve(fail, func(in *rest.Input, q *UpdateScheduleRequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[UpdateScheduleJSONRequestBody](in, true)
+	}, s.UpdateSchedule, UpdateScheduleResponseObject.VisitUpdateScheduleResponse))
 	mux.HandleFunc("GET "+base+"/snapshots", rest.Serve(fail, func(in *rest.Input, q *ListSnapshotsRequestObject) {
 		in.Query("tenant", false, &q.Params.Tenant)
 		in.Query("cluster", false, &q.Params.Cluster)
@@ -1645,6 +1665,95 @@ func (r RefreshRBDUsage202JSONResponse) VisitRefreshRBDUsageResponse(w http.Resp
 	return rest.WriteJSON(w, 202, "application/json", r)
 }
 
+// ListSchedulesRequestObject is a request of ListSchedules.
+type ListSchedulesRequestObject struct {
+	Params ListSchedulesParams
+}
+
+// ListSchedulesResponseObject is an answer of ListSchedules.
+type ListSchedulesResponseObject interface {
+	VisitListSchedulesResponse(w http.ResponseWriter) error
+}
+
+type ListSchedules200ResponseHeaders struct {
+	Link *string
+}
+
+type ListSchedules200JSONResponse struct {
+	Body    []Schedule
+	Headers ListSchedules200ResponseHeaders
+}
+
+func (r ListSchedules200JSONResponse) VisitListSchedulesResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
+}
+
+// CreateScheduleRequestObject is a request of CreateSchedule.
+type CreateScheduleRequestObject struct {
+	Body *CreateScheduleJSONRequestBody
+}
+
+// CreateScheduleResponseObject is an answer of CreateSchedule.
+type CreateScheduleResponseObject interface {
+	VisitCreateScheduleResponse(w http.ResponseWriter) error
+}
+
+type CreateSchedule201JSONResponse Schedule
+
+func (r CreateSchedule201JSONResponse) VisitCreateScheduleResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 201, "application/json", r)
+}
+
+// DeleteScheduleRequestObject is a request of DeleteSchedule.
+type DeleteScheduleRequestObject struct {
+	Id ScheduleID
+}
+
+// DeleteScheduleResponseObject is an answer of DeleteSchedule.
+type DeleteScheduleResponseObject interface {
+	VisitDeleteScheduleResponse(w http.ResponseWriter) error
+}
+
+type DeleteSchedule204Response struct {
+}
+
+func (r DeleteSchedule204Response) VisitDeleteScheduleResponse(w http.ResponseWriter) error {
+	return rest.WriteNothing(w, 204)
+}
+
+// GetScheduleRequestObject is a request of GetSchedule.
+type GetScheduleRequestObject struct {
+	Id ScheduleID
+}
+
+// GetScheduleResponseObject is an answer of GetSchedule.
+type GetScheduleResponseObject interface {
+	VisitGetScheduleResponse(w http.ResponseWriter) error
+}
+
+type GetSchedule200JSONResponse Schedule
+
+func (r GetSchedule200JSONResponse) VisitGetScheduleResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// UpdateScheduleRequestObject is a request of UpdateSchedule.
+type UpdateScheduleRequestObject struct {
+	Id   ScheduleID
+	Body *UpdateScheduleJSONRequestBody
+}
+
+// UpdateScheduleResponseObject is an answer of UpdateSchedule.
+type UpdateScheduleResponseObject interface {
+	VisitUpdateScheduleResponse(w http.ResponseWriter) error
+}
+
+type UpdateSchedule200JSONResponse Schedule
+
+func (r UpdateSchedule200JSONResponse) VisitUpdateScheduleResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
 // ListSnapshotsRequestObject is a request of ListSnapshots.
 type ListSnapshotsRequestObject struct {
 	Params ListSnapshotsParams
@@ -2324,6 +2433,21 @@ type Server interface {
 	// RefreshRBDUsage Count again what images use
 	// (POST /rbd-usage/refresh)
 	RefreshRBDUsage(context.Context, RefreshRBDUsageRequestObject) (RefreshRBDUsageResponseObject, error)
+	// ListSchedules What is done at regular times, newest first
+	// (GET /schedules)
+	ListSchedules(context.Context, ListSchedulesRequestObject) (ListSchedulesResponseObject, error)
+	// CreateSchedule Have snapshots, backups, checks or test restores made at regular times
+	// (POST /schedules)
+	CreateSchedule(context.Context, CreateScheduleRequestObject) (CreateScheduleResponseObject, error)
+	// DeleteSchedule Remove a schedule; what it made stays
+	// (DELETE /schedules/{id})
+	DeleteSchedule(context.Context, DeleteScheduleRequestObject) (DeleteScheduleResponseObject, error)
+	// GetSchedule One schedule
+	// (GET /schedules/{id})
+	GetSchedule(context.Context, GetScheduleRequestObject) (GetScheduleResponseObject, error)
+	// UpdateSchedule Replace a schedule
+	// (PUT /schedules/{id})
+	UpdateSchedule(context.Context, UpdateScheduleRequestObject) (UpdateScheduleResponseObject, error)
 	// ListSnapshots The snapshots that the caller may see, newest first
 	// (GET /snapshots)
 	ListSnapshots(context.Context, ListSnapshotsRequestObject) (ListSnapshotsResponseObject, error)

@@ -8,6 +8,7 @@
 //	volume.go    volumes; snapshot.go: their snapshots, and volumes made of these; group.go: groups of volumes
 //	image.go     images by names of one's own
 //	bucket.go    buckets of object gateways; backup.go: backups in them
+//	schedule.go  what is done at regular times
 //	job.go       work that takes long: wait for it, follow it, cancel it; maintenance.go: start none of it
 //	alert.go     what needs attention; capacity.go: how full clusters are, and were
 //	event.go     what happened, and whether an upgrade can begin
@@ -77,8 +78,8 @@ directory.`
 	s := commands{verb.NewSession(env, &api)}
 	s.AddFlags(cmd)
 	cmd.AddCommand(
-		s.volumes(), s.snapshots(), s.images(), s.groups(), s.buckets(), s.backups(), s.policies(), s.tenants(), s.backends(),
-		s.clusters(), s.nodes(), s.osds(), s.pools(), s.jobs(), s.alerts(), s.capacity(), s.maintenance(), s.events(),
+		s.volumes(), s.snapshots(), s.images(), s.groups(), s.buckets(), s.backups(), s.schedules(), s.policies(), s.tenants(),
+		s.backends(), s.clusters(), s.nodes(), s.osds(), s.pools(), s.jobs(), s.alerts(), s.capacity(), s.maintenance(), s.events(),
 		s.audit(), s.preflight(), s.version(), s.health(),
 	)
 	s.Complete(cmd)
@@ -109,8 +110,20 @@ var kinds = map[string]*verb.Kind[*storageapi.Client]{
 			return verb.Object{ID: s.Id, Name: s.Name, Owner: "of the volume " + s.VolumeId}
 		}),
 	},
+	"SCHEDULE": {
+		What: "schedule", Listed: "mainstay storage schedule list",
+		List: func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
+			return c.API.ListSchedules(ctx, &storageapi.ListSchedulesParams{Limit: p.Limit, Cursor: p.Cursor})
+		},
+		Get: func(ctx context.Context, c *call, id string) (*http.Response, error) {
+			return c.API.GetSchedule(ctx, id)
+		},
+		Object: verb.As(&Service, func(o storageapi.Schedule) verb.Object {
+			return verb.Object{ID: o.Id, Name: o.Name, Owner: o.TenantId}
+		}),
+	},
 	"GROUP": {
-		What: "group", Listed: "mainstay storage group list",
+		What: "group", Listed: "mainstay storage group list", Flags: []string{"group"},
 		List: func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
 			return c.API.ListVolumeGroups(ctx, &storageapi.ListVolumeGroupsParams{Limit: p.Limit, Cursor: p.Cursor})
 		},

@@ -130,8 +130,10 @@ func takeTour(tr *tour) {
 	volume := tr.done(tr.ok("CreateVolume", "/volumes", object{"name": "data", "size_bytes": 8 * mib, "tenant_id": "acme"}, 202), tr.admin)
 	tr.ok("ListVolumes", "/volumes?q=DATA&tenant=acme&backend=local&kind=block&state=available", nil, 200)
 	tr.ok("GetVolume", "/volumes/"+volume, nil, 200)
+	tr.scheduled(volume)
 	tr.ok("ListVolumeGroups", "/volume-groups?cluster=local&tenant=acme", nil, 200)
-	tr.call("POST", "/volume-groups", tr.admin, object{"name": "pair", "volume_ids": []string{volume}}).Refused(400, "UNSUPPORTED", "")
+	tr.call("POST", "/volume-groups", tr.admin, object{"name": "pair", "volume_ids": []string{volume}}).
+		Refused(400, "UNSUPPORTED", "volume_ids")
 	tr.ok("ListBackups", "/backups?tenant=acme", nil, 200)
 	tr.ok("ListOrphans", "/maintenance/orphans", nil, 200)
 	tr.ok("ListRBDImages", "/rbd-images?cluster=local&tenant=acme&pool=none", nil, 200)
@@ -171,6 +173,35 @@ func takeTour(tr *tour) {
 	tr.breakAudit()
 	v := contracttest.As[storageapi.AuditVerification](tr.ok("VerifyAudit", "/audit/verify", nil, 200))
 	tr.ok("AcknowledgeAudit", "/audit/acknowledge", object{"through": v.Breaks[0].Recorded, "note": "tested"}, 204)
+}
+
+// scheduled has snapshots taken of a volume of the tenant acme.
+func (tr *tour) scheduled(volume string) {
+	tr.Helper()
+	spec := object{"name": "hourly", "kind": "snapshot", "volume_id": volume, "every_secs": 3600, "keep": 2, "enabled": false}
+	c := contracttest.As[storageapi.Schedule](tr.ok("CreateSchedule", "/schedules", spec, 201))
+	if c.TenantId != "acme" || c.NextAt != nil || c.Enabled || c.Keep != 2 {
+		tr.Errorf("%+v", c)
+	}
+	tr.call("POST", "/schedules", tr.admin, spec).Refused(409, "CONFLICT", "")
+	spec["name"], spec["first_at"] = "daily", "2099-01-01T00:00:00Z"
+	spec["enabled"] = true
+	c = contracttest.As[storageapi.Schedule](tr.ok("UpdateSchedule", "/schedules/"+c.Id, spec, 200))
+	if c.Name != "daily" || c.NextAt == nil || c.NextAt.Year() != 2099 {
+		tr.Errorf("%+v", c)
+	}
+	tr.ok("ListSchedules", "/schedules?kind=snapshot&tenant=acme&volume_id="+volume, nil, 200)
+	tr.ok("GetSchedule", "/schedules/"+c.Id, nil, 200)
+	tr.ok("DeleteSchedule", "/schedules/"+c.Id, nil, 204)
+	for field, spec := range map[string]object{
+		"volume_id":  {"name": "x", "kind": "snapshot", "every_secs": 3600},
+		"bucket_id":  {"name": "x", "kind": "backup", "every_secs": 3600, "volume_id": volume},
+		"group_id":   {"name": "x", "kind": "verify", "every_secs": 3600, "group_id": "none"},
+		"every_secs": {"name": "x", "kind": "snapshot", "every_secs": 1, "volume_id": volume},
+		"key_ref":    {"name": "x", "kind": "snapshot", "every_secs": 3600, "volume_id": volume, "key_ref": "none"},
+	} {
+		tr.call("POST", "/schedules", tr.admin, spec).Refused(400, "VALIDATION_ERROR", field)
+	}
 }
 
 // happened checks the events about a volume of the tenant acme that is deleted, and of everything else.

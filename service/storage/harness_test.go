@@ -45,7 +45,8 @@ type gateway struct {
 	recorder *contracttest.Recorder
 	service  *storage.Service
 	admin    string
-	idle     bool // jobs do not run
+	idle     bool             // jobs do not run
+	now      func() time.Time // nil: time.Now
 	heard    *heard
 	stop     func()
 }
@@ -105,7 +106,7 @@ func (g *gateway) run() {
 	}
 	svc, err := storage.New(g.Context(), g.config, storage.Deps{
 		Log:      slog.New(log),
-		Registry: prometheus.NewRegistry(), Now: time.Now, Version: "test",
+		Registry: prometheus.NewRegistry(), Now: g.clock, Version: "test",
 	})
 	if err != nil {
 		g.Fatal(err)
@@ -140,6 +141,14 @@ func (g *gateway) run() {
 	})
 	g.Cleanup(g.stop)
 	g.admin = g.token("ada", "admin", "")
+}
+
+// clock returns what the service takes for the time.
+func (g *gateway) clock() time.Time {
+	if g.now == nil {
+		return time.Now()
+	}
+	return g.now()
 }
 
 // token returns a token as somebody else issues it.

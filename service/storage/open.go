@@ -27,6 +27,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/storage/osd"
 	"github.com/mainstay-infra/mainstay/service/storage/provision"
 	"github.com/mainstay-infra/mainstay/service/storage/record"
+	"github.com/mainstay-infra/mainstay/service/storage/schedule"
 )
 
 // Migrations returns all migrations of the service, in the order in which to apply them.
@@ -96,6 +97,9 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 	s.backups = backup.New(backup.Config{
 		Store: s.store, Jobs: s.jobs, Backends: s.backends, Buckets: s.buckets, Keys: keys,
 		Cache: filepath.Join(s.cfg.Data, "backup-cache"), Log: s.log, Now: s.now,
+	})
+	s.schedules = schedule.New(schedule.Config{
+		Store: s.store, Volumes: s.volumes, Backups: s.backups, Log: s.log,
 	})
 	if s.monitor, err = monitor.New(monitor.Config{
 		DB: s.db, Store: s.store, Audit: s.audit, Log: s.log, Now: s.now, URL: s.cfg.AlertWebhookURL,

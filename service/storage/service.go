@@ -37,6 +37,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/storage/monitor"
 	"github.com/mainstay-infra/mainstay/service/storage/provision"
 	"github.com/mainstay-infra/mainstay/service/storage/record"
+	"github.com/mainstay-infra/mainstay/service/storage/schedule"
 )
 
 // Deps holds what the service needs besides its settings.
@@ -61,20 +62,21 @@ type Service struct {
 	gateways map[string]*rgw.Gateway // of clusters, by the same names
 	singles  map[string]driver.SingleBucket
 
-	db       *db.DB
-	audit    *audit.Log
-	keys     *keyring.Keys
-	store    *record.Store
-	jobs     *job.Runner
-	backends *backend.Set
-	volumes  *provision.Manager
-	buckets  *bucket.Manager
-	backups  *backup.Manager
-	sealer   *auth.Sealer // of keys of buckets
-	monitor  *monitor.Monitor
-	gate     *gate.Gate
-	api      *httpapi.API
-	registry *prometheus.Registry
+	db        *db.DB
+	audit     *audit.Log
+	keys      *keyring.Keys
+	store     *record.Store
+	jobs      *job.Runner
+	backends  *backend.Set
+	volumes   *provision.Manager
+	buckets   *bucket.Manager
+	backups   *backup.Manager
+	schedules *schedule.Manager
+	sealer    *auth.Sealer // of keys of buckets
+	monitor   *monitor.Monitor
+	gate      *gate.Gate
+	api       *httpapi.API
+	registry  *prometheus.Registry
 
 	ending context.Context // done when the service ends
 	end    context.CancelFunc
@@ -111,6 +113,9 @@ func (s *Service) Handler() http.Handler { return s.api.Handler() }
 // Backups returns what keeps backups.
 func (s *Service) Backups() *backup.Manager { return s.backups }
 
+// Schedules returns what runs schedules.
+func (s *Service) Schedules() *schedule.Manager { return s.schedules }
+
 // Close closes what New opened. Run must have returned.
 func (s *Service) Close() error {
 	s.end()
@@ -131,6 +136,7 @@ func (s *Service) Run(ctx context.Context) error {
 		{Name: "monitor", Interval: time.Duration(s.cfg.MonitorInterval) * time.Second, Run: s.monitor.Round},
 		{Name: "tell of alerts", Interval: 2 * time.Second, Run: s.monitor.Notify},
 		{Name: "forget alerts", Interval: time.Hour, Run: s.monitor.Expire},
+		{Name: "schedules", Interval: 15 * time.Second, Run: s.schedules.Run},
 		{Name: "backups", Interval: 15 * time.Second, Run: s.backups.Sweep},
 		{Name: "prune backups", Interval: time.Hour, Run: s.backups.Prune},
 		{Name: "forget jobs", Interval: time.Hour, Run: s.jobs.Expire},

@@ -65,7 +65,7 @@ func New(c Config) *Manager {
 
 // Create begins to make a backup.
 func (m *Manager) Create(ctx context.Context, req record.BackupRequest) (record.Backup, record.Job, error) {
-	if err := m.checkKey(req.KeyRef); err != nil {
+	if err := m.CheckKey(req.KeyRef); err != nil {
 		return record.Backup{}, record.Job{}, err
 	}
 	if req.KeyRef != "" && req.Mode == record.ModeManifest {
@@ -74,8 +74,8 @@ func (m *Manager) Create(ctx context.Context, req record.BackupRequest) (record.
 	return m.store.CreateBackup(ctx, req, m.cfg.Jobs.Begin)
 }
 
-// checkKey refuses a name that is not that of an entry with a key. An empty one is none.
-func (m *Manager) checkKey(name string) error {
+// CheckKey refuses a name that is not that of an entry with a key. An empty one is none.
+func (m *Manager) CheckKey(name string) error {
 	if _, known := m.cfg.Keys[name]; name != "" && !known {
 		return fault.InvalidField("key_ref", "the setting backup-keys has no entry %s", name)
 	}
@@ -105,7 +105,7 @@ func (m *Manager) Restore(
 
 // Import begins to take in the backups of a bucket that are not known.
 func (m *Manager) Import(ctx context.Context, a record.ImportArgs) (record.Bucket, record.Job, error) {
-	if err := m.checkKey(a.KeyRef); err != nil {
+	if err := m.CheckKey(a.KeyRef); err != nil {
 		return record.Bucket{}, record.Job{}, err
 	}
 	return m.store.ImportBackups(ctx, a, m.cfg.Jobs.Begin)

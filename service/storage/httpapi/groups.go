@@ -123,7 +123,7 @@ func (a *API) CreateGroupSnapshot(
 	}
 	out, err := a.onGroupSnapshot(ctx, req.Params.IdempotencyKey, record.JobSnapshotGroup, req.Id, req.Body,
 		func(ctx context.Context) (record.GroupSnapshot, record.Job, error) {
-			return a.volumes.SnapshotGroup(ctx, req.Id, name)
+			return a.volumes.SnapshotGroup(ctx, req.Id, name, "")
 		})
 	return storageapi.CreateGroupSnapshot202JSONResponse(out), err
 }

@@ -304,7 +304,9 @@ func (a *API) CreateRBDSnapshot(
 		if err != nil {
 			return record.Job{}, err
 		}
-		return begun(a.volumes.Snapshot(ctx, i.ID, record.JobSnapshotImage, name))
+		return begun(a.volumes.Snapshot(ctx, record.SnapshotRequest{
+			Volume: i.ID, Kind: record.JobSnapshotImage, Name: name,
+		}))
 	})
 	if err != nil {
 		return nil, err

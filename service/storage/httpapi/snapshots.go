@@ -84,9 +84,10 @@ func (a *API) CreateSnapshot(
 		}
 		name = orElse(req.Body.Name, name)
 	}
+	spec := record.SnapshotRequest{Volume: req.Id, Kind: record.JobSnapshot, Name: name}
 	j, err := a.once(ctx, req.Params.IdempotencyKey, "CreateSnapshot "+req.Id, req.Body,
 		func(ctx context.Context) (record.Job, error) {
-			return begun(a.volumes.Snapshot(ctx, req.Id, record.JobSnapshot, name))
+			return begun(a.volumes.Snapshot(ctx, spec))
 		})
 	if err != nil {
 		return nil, err

@@ -32,8 +32,11 @@ func (m *Manager) registerGroups() {
 }
 
 // SnapshotGroup begins to take a snapshot of all volumes of a group at the same moment.
-func (m *Manager) SnapshotGroup(ctx context.Context, group, name string) (record.GroupSnapshot, record.Job, error) {
-	return m.store.SnapshotGroup(ctx, group, name, m.jobs.Begin)
+// schedule is the id of the one that has it taken; empty: none.
+func (m *Manager) SnapshotGroup(
+	ctx context.Context, group, name, schedule string,
+) (record.GroupSnapshot, record.Job, error) {
+	return m.store.SnapshotGroup(ctx, group, name, schedule, m.jobs.Begin)
 }
 
 // DeleteGroupSnapshot begins to remove a snapshot of a group.

@@ -96,9 +96,9 @@ func (m *Manager) Delete(ctx context.Context, id, kind string) (record.Volume, r
 	return m.store.DeleteVolume(ctx, id, kind, m.jobs.Begin)
 }
 
-// Snapshot begins to take a snapshot of a volume, by a job of a kind.
-func (m *Manager) Snapshot(ctx context.Context, volume, kind, name string) (record.Snapshot, record.Job, error) {
-	return m.store.CreateSnapshot(ctx, volume, kind, name, m.jobs.Begin)
+// Snapshot begins to take a snapshot of a volume.
+func (m *Manager) Snapshot(ctx context.Context, req record.SnapshotRequest) (record.Snapshot, record.Job, error) {
+	return m.store.CreateSnapshot(ctx, req, m.jobs.Begin)
 }
 
 // DeleteSnapshot begins to remove a snapshot, by a job of a kind.

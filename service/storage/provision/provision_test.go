@@ -287,7 +287,7 @@ func TestTheWholeLifeOfAVolume(t *testing.T) {
 		if v = g.volume(v.ID); v.State != state.Available || v.Size != 16*mib {
 			t.Errorf("%+v", v)
 		}
-		sn, j, err := g.volumes.Snapshot(g.admin, v.ID, record.JobSnapshot, "before")
+		sn, j, err := g.volumes.Snapshot(g.admin, record.SnapshotRequest{Volume: v.ID, Kind: record.JobSnapshot, Name: "before"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -448,12 +448,12 @@ func TestQuotasHoldForRequestsAtOnce(t *testing.T) {
 		if _, _, err := g.volumes.Expand(g.admin, all[0].ID, record.JobExpandVolume, 9*mib); !fault.Is(err, fault.Denied) {
 			t.Errorf("an expansion: %v", err)
 		}
-		if _, j, err := g.volumes.Snapshot(g.admin, all[0].ID, record.JobSnapshot, "one"); err != nil {
+		if _, j, err := g.volumes.Snapshot(g.admin, record.SnapshotRequest{Volume: all[0].ID, Kind: record.JobSnapshot, Name: "one"}); err != nil {
 			t.Error(err)
 		} else {
 			g.done(j)
 		}
-		if _, _, err := g.volumes.Snapshot(g.admin, all[0].ID, record.JobSnapshot, "two"); !fault.Is(err, fault.Denied) {
+		if _, _, err := g.volumes.Snapshot(g.admin, record.SnapshotRequest{Volume: all[0].ID, Kind: record.JobSnapshot, Name: "two"}); !fault.Is(err, fault.Denied) {
 			t.Errorf("a second snapshot: %v", err)
 		}
 		if err := g.store.DeleteTenant(g.admin, "acme"); !fault.Is(err, fault.Conflict) {
@@ -476,7 +476,7 @@ func TestTenantsSeeOnlyTheirOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 		g.done(j)
-		sn, j2, err := g.volumes.Snapshot(acme, v.ID, record.JobSnapshot, "one")
+		sn, j2, err := g.volumes.Snapshot(acme, record.SnapshotRequest{Volume: v.ID, Kind: record.JobSnapshot, Name: "one"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -592,7 +592,7 @@ func TestAJobThatTheEndOfTheProcessInterruptsGoesOn(t *testing.T) {
 		log := slog.New(slog.DiscardHandler)
 		at := g.closed()
 		// The gateway's own runner takes the job; it waits in the driver until it is stopped.
-		sn, j, err := g.volumes.Snapshot(g.admin, v.ID, record.JobSnapshot, "one")
+		sn, j, err := g.volumes.Snapshot(g.admin, record.SnapshotRequest{Volume: v.ID, Kind: record.JobSnapshot, Name: "one"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -636,7 +636,7 @@ func TestDiscoveryTakesInWhatIsThereAndMarksWhatVanished(t *testing.T) {
 			foreign++
 			for _, err := range []error{
 				third(g.volumes.Delete(g.admin, v.ID, record.JobDeleteVolume)), third(g.volumes.Expand(g.admin, v.ID, record.JobExpandVolume, 1<<40)),
-				third(g.volumes.Snapshot(g.admin, v.ID, record.JobSnapshot, "x")),
+				third(g.volumes.Snapshot(g.admin, record.SnapshotRequest{Volume: v.ID, Kind: record.JobSnapshot, Name: "x"})),
 			} {
 				if !fault.Is(err, fault.Conflict) {
 					t.Errorf("%s: %v", v.Name, err)
@@ -792,7 +792,7 @@ func TestNothingIsChangedInAReadOnlyBackend(t *testing.T) {
 	t.Parallel()
 	engines(t, func(g *gateway) {
 		v := g.made("data")
-		sn, j, err := g.volumes.Snapshot(g.admin, v.ID, record.JobSnapshot, "one")
+		sn, j, err := g.volumes.Snapshot(g.admin, record.SnapshotRequest{Volume: v.ID, Kind: record.JobSnapshot, Name: "one"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -807,7 +807,7 @@ func TestNothingIsChangedInAReadOnlyBackend(t *testing.T) {
 			"create":          third(g.volumes.Create(g.admin, record.VolumeRequest{Name: "more", Size: mib})),
 			"expand":          third(g.volumes.Expand(g.admin, v.ID, record.JobExpandVolume, 16*mib)),
 			"delete":          third(g.volumes.Delete(g.admin, v.ID, record.JobDeleteVolume)),
-			"snapshot":        third(g.volumes.Snapshot(g.admin, v.ID, record.JobSnapshot, "two")),
+			"snapshot":        third(g.volumes.Snapshot(g.admin, record.SnapshotRequest{Volume: v.ID, Kind: record.JobSnapshot, Name: "two"})),
 			"delete snapshot": third(g.volumes.DeleteSnapshot(g.admin, sn.ID, record.JobDeleteSnapshot, true)),
 			"clone":           third(g.volumes.Clone(g.admin, sn.ID, record.CloneRequest{Kind: record.JobClone, Name: "copy"})),
 		} {

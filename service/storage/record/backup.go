@@ -51,6 +51,7 @@ type Backup struct {
 	CreatedAt    db.Time            `db:"created_at"`
 	FinishedAt   db.Time            `db:"finished_at"`
 	ExpiresAt    db.Time            `db:"expires_at"`
+	ScheduleID   string             `db:"schedule_id"` // that had it made; empty: none
 }
 
 // BackupFilter selects backups. Empty fields select all.
@@ -106,6 +107,7 @@ type BackupRequest struct {
 	KeyRef         string
 	Keep           int64
 	MaxAge         time.Duration // 0: it does not expire
+	Schedule       string        // id of the one that has it made; empty: none
 }
 
 // BackupKey returns the key of the manifest of a backup.
@@ -151,7 +153,7 @@ func (s *Store) CreateBackup(ctx context.Context, req BackupRequest, begin Begin
 		b = Backup{
 			ID: id, Tenant: v.Tenant, VolumeID: v.ID, VolumeName: v.Name, BucketID: bucket.ID, Key: BackupKey(v.ID, id),
 			Mode: req.Mode, State: state.BackupPending, Whole: req.Whole, Size: v.Size, KeyRef: req.KeyRef, Keep: req.Keep,
-			Consistency: driver.NotConsistent, CreatedAt: db.At(now),
+			Consistency: driver.NotConsistent, CreatedAt: db.At(now), ScheduleID: req.Schedule,
 		}
 		if req.MaxAge > 0 {
 			b.ExpiresAt = db.At(now.Add(req.MaxAge))

@@ -13,6 +13,7 @@
 //	job.go        jobs
 //	backup.go     backups
 //	group.go      groups of volumes, and their snapshots
+//	schedule.go   what is done at regular times
 //	event.go      what happened: changes, ends of jobs, alerts
 //	sample.go     numbers about Ceph clusters
 //

@@ -35,6 +35,8 @@ type GroupSnapshot struct {
 	Members   int64          `db:"members"`
 	LastError string         `db:"last_error"`
 	CreatedAt db.Time        `db:"created_at"`
+
+	ScheduleID string `db:"schedule_id"` // that had it made; empty: none
 }
 
 var (
@@ -185,7 +187,8 @@ func (s *Store) DeleteGroup(ctx context.Context, id string, dissolve func(*Group
 			return err
 		}
 		for _, statement := range []string{
-			"DELETE FROM volume_group_members WHERE group_id = ?", "DELETE FROM volume_groups WHERE id = ?",
+			"DELETE FROM schedules WHERE group_id = ?", "DELETE FROM volume_group_members WHERE group_id = ?",
+			"DELETE FROM volume_groups WHERE id = ?",
 		} {
 			if _, err := tx.Exec(ctx, statement, id); err != nil {
 				return err
@@ -251,9 +254,10 @@ type GroupArgs struct {
 	Before          state.Snapshot `json:",omitempty"`
 }
 
-// SnapshotGroup stores a snapshot that is to be taken of a group, and begins the job.
+// SnapshotGroup stores a snapshot that is to be taken of a group, and begins the job. schedule is the id of the one
+// that has it made; empty: none.
 func (s *Store) SnapshotGroup(
-	ctx context.Context, group, name string, begin Begin,
+	ctx context.Context, group, name, schedule string, begin Begin,
 ) (sn GroupSnapshot, j Job, err error) {
 	err = s.db.Update(ctx, func(tx *db.Tx) error {
 		g, err := groupIn(ctx, tx, group, tx.ForUpdate())
@@ -274,7 +278,7 @@ func (s *Store) SnapshotGroup(
 		}
 		sn = GroupSnapshot{
 			ID: NewID(), GroupID: g.ID, Tenant: g.Tenant, Name: name, State: state.SnapshotCreating,
-			Members: int64(len(g.Volumes)), CreatedAt: db.At(s.now()),
+			Members: int64(len(g.Volumes)), CreatedAt: db.At(s.now()), ScheduleID: schedule,
 		}
 		if err := tx.Insert(ctx, "group_snapshots", &sn); err != nil {
 			return err

@@ -28,6 +28,7 @@ type Snapshot struct {
 	CreatedAt   db.Time            `db:"created_at"`
 	ReadyAt     db.Time            `db:"ready_at"`
 	DeletedAt   db.Time            `db:"deleted_at"`
+	ScheduleID  string             `db:"schedule_id"` // that had it made; empty: none
 
 	Dependents int64 `db:"-"` // volumes that were made of it
 }
@@ -144,13 +145,20 @@ type SnapshotArgs struct {
 	Before state.Snapshot `json:",omitempty"`
 }
 
-// CreateSnapshot stores a snapshot that is to be taken of a volume, and begins the job, of the kind JobSnapshot or
-// JobSnapshotImage.
+// SnapshotRequest describes a snapshot to take.
+type SnapshotRequest struct {
+	Volume   string // id
+	Kind     string // of the job: JobSnapshot or JobSnapshotImage
+	Name     string
+	Schedule string // id of the one that has it made; empty: none
+}
+
+// CreateSnapshot stores a snapshot that is to be taken of a volume, and begins the job.
 func (s *Store) CreateSnapshot(
-	ctx context.Context, volume, kind, name string, begin Begin,
+	ctx context.Context, req SnapshotRequest, begin Begin,
 ) (sn Snapshot, j Job, err error) {
 	err = s.db.Update(ctx, func(tx *db.Tx) error {
-		v, err := volumeIn(ctx, tx, volume, tx.ForUpdate())
+		v, err := volumeIn(ctx, tx, req.Volume, tx.ForUpdate())
 		if err != nil {
 			return err
 		}
@@ -173,22 +181,22 @@ func (s *Store) CreateSnapshot(
 		}
 		id := NewID()
 		sn = Snapshot{
-			ID: id, VolumeID: v.ID, Tenant: v.Tenant, Name: name, Native: driver.SnapshotName(id), State: state.SnapshotCreating,
-			Size: v.Size, Used: -1, CreatedAt: db.At(s.now()),
+			ID: id, VolumeID: v.ID, Tenant: v.Tenant, Name: req.Name, Native: driver.SnapshotName(id),
+			State: state.SnapshotCreating, Size: v.Size, Used: -1, CreatedAt: db.At(s.now()), ScheduleID: req.Schedule,
 		}
 		if err := tx.Insert(ctx, "snapshots", &sn); err != nil {
 			return err
 		}
-		j = newJob(kind, sn.Tenant, TypeSnapshot, sn.ID)
+		j = newJob(req.Kind, sn.Tenant, TypeSnapshot, sn.ID)
 		if err := begin(ctx, tx, &j, SnapshotArgs{ID: sn.ID}); err != nil {
 			return err
 		}
 		return s.note(ctx, tx, audit.Entry{
-			Action: kind, Target: sn.ID, Tenant: sn.Tenant, Message: fmt.Sprintf("%s of %s", name, v.Name),
+			Action: req.Kind, Target: sn.ID, Tenant: sn.Tenant, Message: fmt.Sprintf("%s of %s", req.Name, v.Name),
 		})
 	})
 	if db.IsUnique(err) {
-		err = fault.New(fault.Conflict, "the volume has a snapshot named %s already", name)
+		err = fault.New(fault.Conflict, "the volume has a snapshot named %s already", req.Name)
 	}
 	return sn, j, err
 }

@@ -443,6 +443,9 @@ func (s *Store) EndVolume(
 		}
 		if action == state.Delete && failed == nil {
 			v.DeletedAt = db.At(s.now())
+			if _, err := tx.Exec(ctx, "DELETE FROM schedules WHERE volume_id = ?", v.ID); err != nil {
+				return err
+			}
 		}
 		if action == state.Move && failed == nil {
 			v.PoolID = a.Pool

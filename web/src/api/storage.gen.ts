@@ -1403,9 +1403,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /** What is done at regular times, newest first */
+        get: operations["ListSchedules"];
         put?: never;
-        post?: never;
+        /** Have snapshots, backups, checks or test restores made at regular times */
+        post: operations["CreateSchedule"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1422,10 +1424,13 @@ export interface paths {
             };
             cookie?: never;
         };
-        get?: never;
-        put?: never;
+        /** One schedule */
+        get: operations["GetSchedule"];
+        /** Replace a schedule */
+        put: operations["UpdateSchedule"];
         post?: never;
-        delete?: never;
+        /** Remove a schedule; what it made stays */
+        delete: operations["DeleteSchedule"];
         options?: never;
         head?: never;
         patch?: never;
@@ -5818,6 +5823,162 @@ export interface operations {
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooMany"];
             503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    ListSchedules: {
+        parameters: {
+            query?: {
+                /** @description Where the page begins, from the `Link` header */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Only those of this kind */
+                kind?: components["schemas"]["ScheduleKind"];
+                /** @description The most items of a page */
+                limit?: components["parameters"]["Limit"];
+                /** @description Only what is this tenant's */
+                tenant?: string;
+                /** @description Only those for this volume */
+                volume_id?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page */
+            200: {
+                headers: {
+                    Link: components["headers"]["Link"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Schedule"][];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    CreateSchedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ScheduleSpec"];
+            };
+        };
+        responses: {
+            /** @description The schedule */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Schedule"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            507: components["responses"]["Full"];
+        };
+    };
+    GetSchedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A schedule's id */
+                id: components["parameters"]["ScheduleID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The schedule */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Schedule"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    UpdateSchedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A schedule's id */
+                id: components["parameters"]["ScheduleID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ScheduleSpec"];
+            };
+        };
+        responses: {
+            /** @description The schedule */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Schedule"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            507: components["responses"]["Full"];
+        };
+    };
+    DeleteSchedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A schedule's id */
+                id: components["parameters"]["ScheduleID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is gone */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
             507: components["responses"]["Full"];
         };
     };
