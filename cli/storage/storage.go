@@ -78,9 +78,9 @@ directory.`
 	s := commands{verb.NewSession(env, &api)}
 	s.AddFlags(cmd)
 	cmd.AddCommand(
-		s.volumes(), s.snapshots(), s.images(), s.groups(), s.buckets(), s.backups(), s.schedules(), s.policies(), s.tenants(),
-		s.backends(), s.clusters(), s.nodes(), s.osds(), s.pools(), s.jobs(), s.alerts(), s.capacity(), s.maintenance(), s.events(),
-		s.audit(), s.preflight(), s.version(), s.health(),
+		s.volumes(), s.snapshots(), s.images(), s.groups(), s.buckets(), s.backups(), s.schedules(), s.policies(),
+		s.tenants(), s.backends(), s.clusters(), s.nodes(), s.osds(), s.pools(), s.jobs(), s.alerts(), s.capacity(),
+		s.maintenance(), s.events(), s.audit(), s.preflight(), s.version(), s.health(),
 	)
 	s.Complete(cmd)
 	return cmd
