@@ -39,8 +39,9 @@ func TestASnapshotBringsBackWhatAVolumeHeld(t *testing.T) {
 			v.TenantId != "acme" {
 			t.Errorf("%+v", v)
 		}
-		g.call("POST", "/snapshots/"+snapshot+"/restore", ann, object{"in_place": true, "confirm": true}).
-			Refused(400, "UNSUPPORTED", "in_place")
+		g.call("POST", "/snapshots/"+snapshot+"/restore", ann, object{"in_place": true, "confirm": true}).Refused(403, "DENIED", "")
+		g.call("POST", "/snapshots/"+snapshot+"/restore", g.admin, object{"in_place": true, "confirm": true}).
+			Refused(400, "UNSUPPORTED", "")
 		// A snapshot with a clone stays unless an admin forces it.
 		g.call("DELETE", "/snapshots/"+snapshot, ann, nil).Refused(409, "CONFLICT", "")
 		g.call("DELETE", "/snapshots/"+snapshot+"?force=true", ann, nil).Refused(403, "DENIED", "")
@@ -104,7 +105,7 @@ func TestRequestsThatMakeNoSenseNameTheFieldAndChangeNothing(t *testing.T) {
 	}).Refused(400, "VALIDATION_ERROR", "connection_ref")
 	g.call("GET", "/volumes?cluster=none", g.admin, nil).Refused(400, "VALIDATION_ERROR", "cluster")
 	g.call("GET", "/volumes?cursor=x", g.admin, nil).Refused(400, "VALIDATION_ERROR", "cursor")
-	g.call("GET", "/rbd-images", g.admin, nil).Want(404) // not served yet
+	g.call("GET", "/dr/peers", g.admin, nil).Want(404) // not served yet
 	if all := contracttest.As[[]storageapi.Job](g.call("GET", "/jobs", g.admin, nil).Want(200)); len(all) != 0 {
 		t.Errorf("%+v", all)
 	}
