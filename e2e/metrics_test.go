@@ -54,12 +54,18 @@ func TestMetricsAreNamedAsPrometheusAsksAndInTheGuides(t *testing.T) {
 	)
 	t.Cleanup(agent.stop)
 	socket := filepath.Join(data, "agent.sock")
-	eventually(t, "the agent listens", func() bool { _, err := os.Stat(socket); return err == nil })
-	checkMetrics(t, "agent", &http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		},
-	}}, "http://agent")
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}
+	// The file is there a moment before anybody listens.
+	eventually(t, "the agent listens", func() bool {
+		c, err := dial(t.Context(), "", "")
+		if err == nil {
+			_ = c.Close()
+		}
+		return err == nil
+	})
+	checkMetrics(t, "agent", &http.Client{Transport: &http.Transport{DialContext: dial}}, "http://agent")
 }
 
 func checkMetrics(t *testing.T, service string, client *http.Client, url string) {

@@ -207,7 +207,8 @@ func (s commands) backupImport() *cobra.Command {
 	cmd := s.Command(verb.Verb{
 		Use: "import BUCKET", Short: "Take in the backups of a bucket that the gateway does not know",
 		Long: `Take in the backups of a bucket that the gateway does not know, for example after its database was lost. The bucket must be
-known first: see 'mainstay storage bucket create --connection'. Those that are encrypted are taken in with --key.`,
+known first: 'mainstay storage bucket create archive --connection offsite' takes it in. Backups that are encrypted are
+taken in with --key.`,
 		Example: "  mainstay storage backup import archive\n  mainstay storage backup import archive --key offsite",
 	}, func(ctx context.Context, c *call) error {
 		r, err := c.API.ImportBackups(ctx, c.Args[0], &storageapi.ImportBackupsParams{IdempotencyKey: key()},
