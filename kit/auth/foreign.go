@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"strings"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -30,6 +31,19 @@ func NewVerifier(now func() time.Time, secrets ...[]byte) (*Verifier, error) {
 	return &Verifier{now: now, keys: secrets}, nil
 }
 
+// misspelt reports whether claims have one of ours in another case. Without its tenant, a token would be one of all
+// tenants.
+func misspelt(all map[string]any) bool {
+	for name := range all {
+		for _, ours := range []string{"sub", "role", "tenant", "exp", "nbf"} {
+			if name != ours && strings.EqualFold(name, ours) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Check returns the claims of a token. A token that is damaged, expired, not valid yet or signed with another secret is
 // a fault of kind Unauthenticated.
 func (v *Verifier) Check(token string) (Claims, error) {
@@ -45,8 +59,12 @@ func (v *Verifier) Check(token string) (Claims, error) {
 			wireClaims
 			NotBefore jwt.NumericDate `json:"nbf,omitempty"`
 		}
-		if parsed.Claims(key, &c) != nil {
+		var all map[string]any
+		if parsed.Claims(key, &c, &all) != nil {
 			continue
+		}
+		if misspelt(all) {
+			break
 		}
 		c.Claims.Issued, c.Claims.Expires = c.Issued.Time().UTC(), c.Expires.Time().UTC()
 		const lastYear = 9999 // that can be written as text

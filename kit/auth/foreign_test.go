@@ -57,6 +57,7 @@ func TestTokensThatOthersIssueAreCheckedByTheirSecret(t *testing.T) {
 		"not valid yet":     signed(secret, header, `{"sub":"ann","exp":1000009,"nbf":1000005}`),
 		"nobody":            signed(secret, header, `{"exp":1000001}`),
 		"claim twice":       signed(secret, header, `{"sub":"ann","role":"viewer","role":"admin","exp":1000001}`),
+		"Tenant":            signed(secret, header, `{"sub":"ann","role":"admin","Tenant":"acme","exp":1000001}`),
 		"in capitals":       signed(secret, header, `{"sub":"ann","ROLE":"admin","exp":1000001,"Role":"admin"}`),
 		"changed":           parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"bob","exp":1000001}`)) + "." + parts[2],
 		"line break":        good + "\n",

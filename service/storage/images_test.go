@@ -221,7 +221,7 @@ func TestImagesOfOthersAreOnlyRead(t *testing.T) {
 	if names := strings.Fields(string(rbd(t, cluster, "ls", pool))); len(names) != 1 || names[0] != "theirs" {
 		t.Errorf("%v", names)
 	}
-	for _, name := range []string{"vol-00000000-0000-0000-0000-000000000000", "a@b", "a/b", "a\x00"} {
+	for _, name := range []string{"vol-00000000-0000-0000-0000-000000000000", "a@b", "a/b", "a\x00", ".", ".."} {
 		g.call("POST", "/rbd-images", g.admin, object{"name": name, "size_bytes": mib, "pool": pool}).Refused(400, "VALIDATION_ERROR", "name")
 	}
 	g.call("POST", "/rbd-images", g.admin, object{"name": "x", "size_bytes": mib, "pool": "none"}).Refused(400, "VALIDATION_ERROR", "pool")

@@ -133,10 +133,16 @@ func errImageTaken(name string) error {
 	return fault.New(fault.Conflict, "the pool has an image %s already", name)
 }
 
+// errDots refuses names that paths of requests cannot have.
+var errDots = fault.InvalidField("name", "must not be . or ..")
+
 // freeImageName checks that a pool has no image of the name of one that is to be made.
 func freeImageName(ctx context.Context, tx *db.Tx, v *Volume) error {
 	if !v.Named {
 		return nil
+	}
+	if v.Name == "." || v.Name == ".." {
+		return errDots
 	}
 	if driver.IsMade(v.Name) {
 		return fault.InvalidField("name", "is of the form that the gateway gives to volumes and snapshots itself")

@@ -157,6 +157,9 @@ type SnapshotRequest struct {
 func (s *Store) CreateSnapshot(
 	ctx context.Context, req SnapshotRequest, begin Begin,
 ) (sn Snapshot, j Job, err error) {
+	if req.Name == "." || req.Name == ".." {
+		return sn, j, errDots
+	}
 	err = s.db.Update(ctx, func(tx *db.Tx) error {
 		v, err := volumeIn(ctx, tx, req.Volume, tx.ForUpdate())
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -178,6 +179,7 @@ func TestTheDriverOnARealCluster(t *testing.T) {
 		{"a wrong key", wrongKey},
 		{"another cluster", anotherCluster},
 		{"the helper is killed in the middle of calls", helperKilled},
+		{"a helper that is killed while it reads", helperKilledWhileReading},
 		{"the helper dies with the gateway's end of the pipe", helperEnds},
 		{"a monitor that is stopped", monitorStopped},
 		{"an OSD that is stopped", osdStopped},
@@ -673,6 +675,32 @@ func helperKilled(t *testing.T, s *site) {
 	s.alone(t, 0)
 	if took := time.Since(begun); took < within-time.Second || took > within+2*time.Second {
 		t.Errorf("it was killed after %s", took)
+	}
+}
+
+// helperKilledWhileReading kills the helper that reads a snapshot: that is not the end of the snapshot.
+func helperKilledWhileReading(t *testing.T, s *site) {
+	d := s.open(t)
+	n := s.volume(t, d)
+	sn, err := d.CreateSnapshot(t.Context(), n, driver.Name{Native: driver.SnapshotName(uuid.NewString())}, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	control := s.alone(t, 1)[0]
+	err = d.ReadSnapshot(t.Context(), sn.Name, func(c driver.Content) error {
+		for _, pid := range s.alone(t, 2) {
+			if pid == control {
+				continue
+			}
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Error(err)
+			}
+		}
+		_, err := c.ReadAt(make([]byte, mib), 0)
+		return err
+	})
+	if !fault.Is(err, fault.Unavailable) || errors.Is(err, io.EOF) {
+		t.Errorf("%v", err)
 	}
 }
 

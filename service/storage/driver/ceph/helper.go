@@ -123,14 +123,14 @@ func (h *helper) read(out io.Reader, welcome chan<- wire.Welcome) {
 	defer h.kill(errors.New("it has closed its output"))
 	var first wire.Welcome
 	if err := wire.Receive(out, &first); err != nil {
-		h.kill(err)
+		h.kill(unexpected(err))
 		return
 	}
 	welcome <- first
 	for {
 		var r wire.Response
 		if err := wire.Receive(out, &r); err != nil {
-			h.kill(err)
+			h.kill(unexpected(err))
 			return
 		}
 		h.mu.Lock()
@@ -157,6 +157,14 @@ func (h *helper) read(out io.Reader, welcome chan<- wire.Welcome) {
 		}
 		c.answer <- r
 	}
+}
+
+// unexpected returns the error of a helper that says nothing more. Its end is not the end of what is read through it.
+func unexpected(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }
 
 // wait waits for the end of the process.
