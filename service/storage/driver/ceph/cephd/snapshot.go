@@ -15,14 +15,21 @@ import (
 )
 
 // index is the object of each pool that tells by the native names of snapshots where they are. An entry is made before
-// its snapshot and goes after it: one without a snapshot means nothing.
-const index = "mainstay.snapshots"
+// its snapshot, with pending before it, which goes when the snapshot is complete. It goes after its snapshot: one
+// without a snapshot means nothing.
+const (
+	index   = "mainstay.snapshots"
+	pending = "~"
+)
 
 // place is where a snapshot is.
 type place struct {
 	volume string // native name of the volume
 	image  string // name of the image
 	snap   string // name of the snapshot, for that image
+	// pending: the snapshot may be there, but not be complete. Librbd shows it before it has its object map, without
+	// which it cannot be cloned.
+	pending bool
 }
 
 // entry writes a place as entries of the index have it: VOLUME, or if users have chosen names VOLUME/IMAGE@SNAP. Names
@@ -35,12 +42,13 @@ func (l place) entry(native string) string {
 }
 
 func placeIn(entry, native string) place {
+	entry, half := strings.CutPrefix(entry, pending)
 	volume, names, named := strings.Cut(entry, "/")
 	if !named {
-		return place{volume: volume, image: volume, snap: native}
+		return place{volume: volume, image: volume, snap: native, pending: half}
 	}
 	image, snap, _ := strings.Cut(names, "@")
-	return place{volume: volume, image: image, snap: snap}
+	return place{volume: volume, image: image, snap: snap, pending: half}
 }
 
 // validSnapshot reports whether a name is one that gateways give to snapshots.
@@ -48,7 +56,7 @@ func validSnapshot(native string) bool {
 	return strings.HasPrefix(native, "snap-") && driver.IsMade(native)
 }
 
-// placeOf returns where a snapshot is, or would be.
+// placeOf returns where a snapshot is, or would be, also if it is not complete.
 func (p *pool) placeOf(native string) (place, error) {
 	if !validSnapshot(native) {
 		return place{}, noSnapshot(native)
@@ -65,7 +73,10 @@ func (p *pool) placeOf(native string) (place, error) {
 
 // find returns a snapshot.
 func (p *pool) find(native string) (snap wire.Snap, l place, err error) {
-	if l, err = p.placeOf(native); err != nil {
+	if l, err = p.placeOf(native); err == nil && l.pending {
+		err = noSnapshot(native)
+	}
+	if err != nil {
 		return snap, l, err
 	}
 	err = p.with(l.image, false, func(image *rbd.Image) error {
@@ -161,25 +172,41 @@ func (p *pool) createSnapshot(r *wire.Request) (out wire.Response, err error) {
 		return out, err
 	}
 	l := place{volume: t.native, image: t.name, snap: cmp.Or(r.Snap, r.Snapshot)}
-	if err := p.with(t.name, true, func(image *rbd.Image) error {
-		// Without an entry, a snapshot of that name is somebody else's.
-		if _, err := lookFor(image, l.snap); err == nil {
-			return snapshotTaken(l.snap)
-		} else if reasonOf(err).Reason != wire.NotFound {
-			return err
-		}
-		if err := p.SetOmap(index, map[string][]byte{r.Snapshot: []byte(l.entry(r.Snapshot))}); err != nil {
-			return err
-		}
-		_, err := image.CreateSnapshot(l.snap)
-		if errno(err) == unix.EEXIST {
-			return errors.Join(snapshotTaken(l.snap), p.RmOmapKeys(index, []string{r.Snapshot}))
-		}
-		return err
-	}); err != nil {
+	if err := p.with(t.name, true, func(image *rbd.Image) error { return p.keep(image, l, r.Snapshot) }); err != nil {
 		return out, err
 	}
 	return p.snapshot(r)
+}
+
+// keep takes a snapshot of an image. What an earlier attempt has left of it is taken again.
+func (p *pool) keep(image *rbd.Image, l place, native string) error {
+	before, err := p.placeOf(native)
+	begun := err == nil && before.pending && before.image == l.image && before.snap == l.snap
+	if err != nil && reasonOf(err).Reason != wire.NotFound {
+		return err
+	}
+	switch _, err := lookFor(image, l.snap); {
+	case err == nil && begun:
+		if err := image.GetSnapshot(l.snap).Remove(); err != nil {
+			return err
+		}
+	case err == nil: // without an entry, it is somebody else's
+		return snapshotTaken(l.snap)
+	case reasonOf(err).Reason != wire.NotFound:
+		return err
+	}
+	entry := l.entry(native)
+	if err := p.SetOmap(index, map[string][]byte{native: []byte(pending + entry)}); err != nil {
+		return err
+	}
+	_, err = image.CreateSnapshot(l.snap)
+	if errno(err) == unix.EEXIST {
+		return errors.Join(snapshotTaken(l.snap), p.RmOmapKeys(index, []string{native}))
+	}
+	if err != nil {
+		return err
+	}
+	return p.SetOmap(index, map[string][]byte{native: []byte(entry)})
 }
 
 func snapshotTaken(name string) error {
@@ -228,7 +255,13 @@ func (p *pool) cloneSnapshot(r *wire.Request) (wire.Response, error) {
 		}
 		err = rbd.CloneImage(p.IOContext, l.image, l.snap, p.IOContext, r.Volume, options)
 		if errno(err) == unix.ENOENT {
-			return noSnapshot(r.Snapshot) // it was deleted meanwhile
+			if _, _, again := p.find(r.Snapshot); again != nil {
+				return again // it was deleted meanwhile
+			}
+			return &wire.Error{
+				Reason: wire.Failed, Message: "the storage cannot clone the snapshot; if it has lost its object map, " +
+					"rbd object-map rebuild makes it again", Cause: err.Error(),
+			}
 		}
 		if err != nil {
 			return err
