@@ -3,6 +3,7 @@
 package cephd
 
 import (
+	"errors"
 	"io"
 	"sync"
 
@@ -126,15 +127,15 @@ func (d *data) read(c *cluster, r *wire.Request) (out wire.Response, err error) 
 	}
 	out.Data = make([]byte, r.Size)
 	n, err := o.image.ReadAt(out.Data, r.Offset)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = nil
 	}
 	out.Data = out.Data[:n]
 	return out, err
 }
 
-// refill begins a volume whose content comes from elsewhere. If it is there, it is returned. What an earlier attempt has
-// begun is removed, and whoever still writes to it is shut out.
+// refill begins a volume whose content comes from elsewhere. If it is there, it is returned. What an earlier attempt
+// has begun is removed, and whoever still writes to it is shut out.
 func (d *data) refill(c *cluster, r *wire.Request) (out wire.Response, err error) {
 	t := targetOf(r)
 	if !t.valid() || t.chosen() {
@@ -154,14 +155,14 @@ func (d *data) refill(c *cluster, r *wire.Request) (out wire.Response, err error
 		}
 		return nil, err
 	})
-	if err == errThere { //nolint:errorlint // it is not wrapped
+	if errors.Is(err, errThere) {
 		err = nil
 	}
 	return out, err
 }
 
 // errThere says that a volume is complete already.
-var errThere = &wire.Error{Reason: wire.Failed, Message: "the volume is there"}
+var errThere = errors.New("the volume is there")
 
 // begin makes the image of a volume that is filled, and takes its lock.
 func (o *opened) begin(c *cluster, t target, size int64, out *wire.Response) error {

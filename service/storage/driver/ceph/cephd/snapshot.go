@@ -90,8 +90,8 @@ func (p *pool) find(native string) (snap wire.Snap, l place, err error) {
 	return snap, l, err
 }
 
-// each calls do with the snapshots of an image that users see: not with those that belong to groups or mirrors, nor with
-// those that were removed and only clones need.
+// each calls do with the snapshots of an image that users see: not with those that belong to groups or mirrors, nor
+// with those that were removed and only clones need.
 func each(image *rbd.Image, do func(rbd.SnapInfo) error) error {
 	all, err := image.GetSnapshotNames()
 	if err != nil {
