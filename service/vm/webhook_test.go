@@ -288,7 +288,8 @@ func TestAnEventSurvivesARestartAndArrivesWhenTheTargetIsBack(t *testing.T) {
 		to.answers(status(503))
 		w := m.hook(m.admin, object{"url": to.url, "events": []string{"vm.created"}})
 		m.made("web", m.admin)
-		m.eventually("a first attempt", func() bool { return len(to.got()) >= 1 })
+		// One that the restart breaks off before its outcome is stored does not count, and is made again.
+		m.eventually("a first attempt is stored", func() bool { return m.deliveries(m.admin, w)[0].Attempts >= 1 })
 		m.again()
 		to.answers(nil)
 		m.ahead(time.Minute)
@@ -301,10 +302,10 @@ func TestAnEventSurvivesARestartAndArrivesWhenTheTargetIsBack(t *testing.T) {
 		}
 		d := contracttest.As[vmapi.WebhookDelivery](
 			m.call("GET", "/api/webhooks/"+w.Id+"/deliveries/"+got[0].ID, m.admin, nil).Want(200))
-		if int(d.Attempts) != len(got) || d.Log == nil || len(*d.Log) != len(got) {
+		if d.Attempts < 2 || int(d.Attempts) > len(got) || d.Log == nil || len(*d.Log) != int(d.Attempts) {
 			m.Fatalf("%+v", d)
 		}
-		if *(*d.Log)[0].HttpStatus != 503 || (*d.Log)[len(got)-1].Error != "" || *d.Body != got[0].body {
+		if *(*d.Log)[0].HttpStatus != 503 || (*d.Log)[d.Attempts-1].Error != "" || *d.Body != got[0].body {
 			m.Errorf("%+v", d)
 		}
 	})
