@@ -1002,7 +1002,7 @@ type BackupImport struct {
 	// KeyRef The entry of the gateway's settings with the key, for those that are encrypted
 	KeyRef *string `json:"key_ref,omitempty"`
 
-	// TenantId Whose they are from now on; as their manifests say when absent
+	// TenantId Take in only the backups of this tenant. When absent: those of the tenant of the bucket, or if it has none, of all tenants
 	TenantId *string `json:"tenant_id,omitempty"`
 }
 
@@ -1026,7 +1026,7 @@ type BackupRestoreSpec struct {
 	// InPlace Put the volume back instead of making a new one. What was written since is lost. This takes an admin, `confirm`, and a volume that nothing uses
 	InPlace *bool `json:"in_place,omitempty"`
 
-	// KeyRef The entry of the gateway's settings with the key; that of the backup when absent
+	// KeyRef Refused: the gateway knows which key the backup needs
 	KeyRef *string `json:"key_ref,omitempty"`
 
 	// Name The new volume's; `restore-`, the name of the volume and the time when absent
@@ -1052,13 +1052,13 @@ type BackupSpec struct {
 	// Full Upload everything; otherwise only what changed since the last backup where that is possible
 	Full *bool `json:"full,omitempty"`
 
-	// Keep Of this volume in this bucket, remove older backups than so many; 0: keep all. From the settings when absent
+	// Keep Of the backups of this volume in this bucket with this mode, keep so many of the newest, and remove the others; keep all when 0 or absent
 	Keep *int `json:"keep,omitempty"`
 
 	// KeyRef An entry of the gateway's settings with the key to encrypt with; not encrypted when absent
 	KeyRef *string `json:"key_ref,omitempty"`
 
-	// MaxAgeSecs Remove the backup when it is older; 0: never. From the settings when absent
+	// MaxAgeSecs Remove the backup when it is older; never when 0 or absent
 	MaxAgeSecs *int64 `json:"max_age_secs,omitempty"`
 
 	// Mode `manifest` keeps what the volume is, `data` also its content

@@ -9,9 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"filippo.io/age"
+	"github.com/go-jose/go-jose/v4"
 	"github.com/minio/minio-go/v7"
 
 	storageapi "github.com/mainstay-infra/mainstay/api/storage"
@@ -184,7 +187,25 @@ func TestBackupsAreTakenInFromABucketAlone(t *testing.T) {
 		s.admin); v.State != "succeeded" {
 		t.Errorf("%+v %+v", v, v.Error)
 	}
+	s.missesKey(sealed.Id)
 	s.damages(&sealed, bucket)
+}
+
+// missesKey checks a backup without its key, which says nothing about the backup.
+func (s *store) missesKey(backup string) {
+	s.Helper()
+	keys := s.config.BackupKeys
+	s.stop()
+	s.config.BackupKeys = nil
+	s.begin()
+	j := s.job(contracttest.As[storageapi.BackupAccepted](s.call("POST", "/backups/"+backup+"/verify", s.admin, nil).Want(202)).JobId, s.admin)
+	v := contracttest.As[storageapi.Backup](s.call("GET", "/backups/"+backup, s.admin, nil).Want(200)).Verification
+	if j.State != "failed" || v == nil || !v.Ok || v.JobId == j.Id {
+		s.Errorf("%+v, %+v", j, v)
+	}
+	s.stop()
+	s.config.BackupKeys = keys
+	s.begin()
 }
 
 // damages changes what a bucket holds of a backup, which a check finds and a restore refuses.
@@ -219,5 +240,98 @@ func (s *store) damages(b *storageapi.Backup, bucket string) {
 	}
 	if v := s.volume(accepted.Resource.VolumeId, s.admin); v.State != "error" || v.LastError == "" {
 		s.Errorf("%+v", v)
+	}
+}
+
+// sweepBackups removes what is kept no longer, and returns how many removals there were so far.
+func (s *store) sweepBackups() (removals int) {
+	s.Helper()
+	for range 3 {
+		if err := s.service.Backups().Sweep(s.Context()); err != nil {
+			s.Error(err)
+		}
+		all := contracttest.As[[]storageapi.Job](s.call("GET", "/jobs?kind=backup.delete&limit=1000", s.admin, nil).Want(200))
+		for _, j := range all {
+			s.job(j.Id, s.admin)
+		}
+		removals = len(all)
+	}
+	return removals
+}
+
+func TestBackupsThatCannotBeRemovedAreTriedAgainAfterAnHour(t *testing.T) {
+	t.Parallel()
+	s := withBuckets(t)
+	ahead := &atomic.Int64{}
+	restart := func(buckets ...string) {
+		s.stop()
+		s.config.S3Buckets = buckets
+		s.run()
+		s.admin = s.sign(jose.HS256, "ada", "admin", "", 1000*time.Hour)
+	}
+	connections := s.config.S3Buckets
+	s.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	restart(connections...)
+	bucket := s.done(s.call("POST", "/buckets", s.admin, object{"name": "kept", "connection_ref": "offsite"}), s.admin)
+	id := s.done(s.call("POST", "/volumes", s.admin, object{"name": "data", "size_bytes": mib}), s.admin)
+	for keep := range 3 {
+		s.backedUp(object{"volume_id": id, "bucket_id": bucket, "keep": keep, "max_age_secs": 60}, s.admin)
+	}
+	left := func() int {
+		return len(contracttest.As[[]storageapi.Backup](s.call("GET", "/backups?volume_id="+id, s.admin, nil).Want(200)))
+	}
+	if n := s.sweepBackups(); n != 1 || left() != 2 {
+		t.Errorf("%d removals, %d backups are left of which two are kept", n, left())
+	}
+	restart() // the bucket cannot be reached any more
+	for i := range 2 {
+		ahead.Add(int64(2 * time.Hour))
+		if n, want := s.sweepBackups(), 1+2*(i+1); n != want || left() != 2 {
+			t.Errorf("%d removals, want %d, %d backups", n, want, left())
+		}
+	}
+	restart(connections...)
+	ahead.Add(int64(2 * time.Hour))
+	if n := s.sweepBackups(); n != 7 || left() != 0 {
+		t.Errorf("%d removals, %d backups are left", n, left())
+	}
+}
+
+func TestOnlyBackupsOfATenantAreTakenInFromItsBucket(t *testing.T) {
+	t.Parallel()
+	s := withBuckets(t)
+	adopt := func(tenant string) string {
+		for _, name := range []string{"acme", "beta"} {
+			s.call("PUT", "/tenants/"+name, s.admin, object{}).Want(200)
+		}
+		spec := object{"name": "kept", "connection_ref": "offsite"}
+		if tenant != "" {
+			spec["tenant_id"] = tenant
+		}
+		return s.done(s.call("POST", "/buckets", s.admin, spec), s.admin)
+	}
+	bucket := adopt("")
+	want := map[string]bool{}
+	for _, tenant := range []string{"acme", "beta"} {
+		id := s.done(s.call("POST", "/volumes", s.admin, object{"name": "data", "size_bytes": mib, "tenant_id": tenant}), s.admin)
+		for _, mode := range []string{"data", "manifest"} {
+			b := s.backedUp(object{"volume_id": id, "bucket_id": bucket, "mode": mode}, s.admin)
+			want[b.Id] = tenant == "acme"
+		}
+	}
+	s.stop()
+	s.config.Data = t.TempDir()
+	s.begin()
+	bucket = adopt("acme")
+	s.call("POST", "/buckets/"+bucket+"/import", s.admin, object{"tenant_id": "beta"}).Refused(400, "VALIDATION_ERROR", "tenant_id")
+	s.done(s.call("POST", "/buckets/"+bucket+"/import", s.admin, nil), s.admin)
+	all := contracttest.As[[]storageapi.Backup](s.call("GET", "/backups", s.admin, nil).Want(200))
+	if len(all) != 2 {
+		t.Errorf("%d backups, want two", len(all))
+	}
+	for _, b := range all {
+		if !want[b.Id] || b.TenantId != "acme" {
+			t.Errorf("%+v", b)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -109,4 +110,27 @@ func TestARunOfAScheduleIsTakenByOneReplica(t *testing.T) {
 			g.Errorf("%d jobs", len(all))
 		}
 	})
+}
+
+func TestSnapshotsOfWhichVolumesWereMadeDoNotKeepOthers(t *testing.T) {
+	t.Parallel()
+	g, ahead := clocked(t)
+	id := g.done(g.call("POST", "/volumes", g.admin, object{"name": "data", "size_bytes": mib}), g.admin)
+	g.call("POST", "/schedules", g.admin, object{
+		"name": "hourly", "kind": "snapshot", "volume_id": id, "every_secs": 3600, "keep": 1,
+	}).Want(201)
+	const cloned = 21 // more than are removed at once
+	for i := range cloned + 3 {
+		g.runSchedules()
+		if i < cloned {
+			all := contracttest.As[[]storageapi.Snapshot](g.call("GET", "/volumes/"+id+"/snapshots", g.admin, nil).Want(200))
+			g.done(g.call("POST", "/snapshots/"+all[0].Id+"/clone", g.admin, object{"name": fmt.Sprintf("clone-%d", i)}), g.admin)
+		}
+		ahead.Add(int64(time.Hour))
+	}
+	g.runSchedules()
+	g.runSchedules()
+	if all := contracttest.As[[]storageapi.Snapshot](g.call("GET", "/volumes/"+id+"/snapshots?limit=1000", g.admin, nil).Want(200)); len(all) != cloned+1 {
+		t.Errorf("%d snapshots, want %d", len(all), cloned+1)
+	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/repository"
 )
 
-// plainPassphrase opens repositories that are not encrypted. It is no secret, and protects nothing.
+// plainPassphrase opens repositories that are not encrypted. It is not a secret, and protects nothing.
 const plainPassphrase = "mainstay: this repository is not encrypted"
 
 // plainWork is the work that this passphrase takes, as a power of two: next to none.

@@ -140,7 +140,7 @@ type parent struct {
 	snapshot string // native name
 }
 
-// parentOf returns the backup that b is compared with, or nil if there is none; then b says why.
+// parentOf returns the backup that b is compared with. Without one it returns nil, and b says why.
 func (m *Manager) parentOf(
 	ctx context.Context, d driver.Snapshots, of driver.Name, c driver.Content, b *record.Backup,
 	repo *repository.Repository,
@@ -158,7 +158,7 @@ func (m *Manager) parentOf(
 		return nil, err
 	}
 	if !found {
-		b.FullReason = "there is no earlier backup of the volume in this bucket, with this key, to compare with"
+		b.FullReason = "the bucket has no earlier backup of the volume with this key"
 		return nil, nil
 	}
 	id, err := repository.ParseID(last.RepositoryID)

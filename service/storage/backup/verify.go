@@ -92,36 +92,14 @@ func (m *Manager) verify(ctx context.Context, a record.BackupArgs, progress func
 	if err != nil {
 		return err
 	}
-	var read atomic.Int64
-	err = m.readBack(ctx, &b, a.Method, &read, func(done float64) { progress(done * record.Verifying) })
-	if err != nil && (job.BrokenOff(ctx) || ctx.Err() != nil || fault.Is(err, fault.Unavailable)) {
-		return reason(ctx, err) // that says nothing about the backup
-	}
-	b.VerifiedBy, b.VerifiedOK = a.Method, err == nil
-	if b.VerifiedWhat = fmt.Sprintf("%d bytes were read back", read.Load()); err != nil {
-		b.VerifiedWhat = fault.From(err).Message
-	} else if a.Method == record.MethodSource {
-		b.VerifiedWhat += ", and are those of the snapshot"
-	}
-	return errors.Join(err, m.store.SetVerified(ctx, &b))
-}
-
-// readBack reads a backup, and with the method source compares it with its snapshot.
-func (m *Manager) readBack(
-	ctx context.Context, b *record.Backup, method string, read *atomic.Int64, progress func(float64),
-) (err error) {
-	v, item, err := m.view(ctx, b)
+	// Neither a key that is missing nor a snapshot that is gone says anything about the backup.
+	repo, err := m.repository(ctx, record.BackupBucket{Bucket: b.BucketID, KeyRef: b.KeyRef}, false)
 	if err != nil {
-		return err
+		return reason(ctx, err)
 	}
-	defer func() { err = errors.Join(err, v.Close()) }()
-	to := func(w io.WriterAt) error {
-		return item.WriteTo(ctx, w, repository.RestoreOptions{
-			WriteZeros: true, Progress: func(done, total int64) { progress(float64(done) / float64(total)) },
-		})
-	}
-	if method != record.MethodSource {
-		return to(&sink{read: read})
+	check := func(with driver.Content) error { return m.check(ctx, repo, &b, a.Method, with, progress) }
+	if a.Method != record.MethodSource {
+		return check(nil)
 	}
 	of, err := m.store.Volume(ctx, b.VolumeID)
 	if err != nil {
@@ -131,8 +109,40 @@ func (m *Manager) readBack(
 	if err != nil {
 		return err
 	}
-	name := driver.Name{Pool: at.Pool, Native: b.Base}
-	return d.ReadSnapshot(ctx, name, func(c driver.Content) error { return to(&sink{read: read, with: c}) })
+	return reason(ctx, d.ReadSnapshot(ctx, driver.Name{Pool: at.Pool, Native: b.Base}, check))
+}
+
+// check reads a backup back, compares it with a snapshot unless that is nil, and stores what it finds.
+func (m *Manager) check(
+	ctx context.Context, repo *repository.Repository, b *record.Backup, method string, with driver.Content,
+	progress func(float64),
+) error {
+	var read atomic.Int64
+	err := readBack(ctx, repo, b, &sink{read: &read, with: with}, func(done float64) { progress(done * record.Verifying) })
+	if err != nil && (job.BrokenOff(ctx) || ctx.Err() != nil || fault.Is(err, fault.Unavailable)) {
+		return reason(ctx, err) // that says nothing about the backup either
+	}
+	b.VerifiedBy, b.VerifiedOK = method, err == nil
+	if b.VerifiedWhat = fmt.Sprintf("%d bytes were read back", read.Load()); err != nil {
+		b.VerifiedWhat = fault.From(err).Message
+	} else if with != nil {
+		b.VerifiedWhat += ", and are those of the snapshot"
+	}
+	return errors.Join(err, m.store.SetVerified(ctx, b))
+}
+
+// readBack writes all of a backup to a sink.
+func readBack(
+	ctx context.Context, repo *repository.Repository, b *record.Backup, to *sink, progress func(float64),
+) (err error) {
+	v, item, err := openItem(ctx, repo, b)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, v.Close()) }()
+	return item.WriteTo(ctx, to, repository.RestoreOptions{
+		WriteZeros: true, Progress: func(done, total int64) { progress(float64(done) / float64(total)) },
+	})
 }
 
 // sink takes what is read of a backup. It is used by several goroutines.
@@ -149,7 +159,7 @@ func (s *sink) WriteAt(p []byte, offset int64) (int, error) {
 	}
 	want := make([]byte, len(p))
 	if n, err := s.with.ReadAt(want, offset); n < len(want) {
-		return 0, err
+		return 0, fault.Wrap(fault.Unavailable, err, "the snapshot cannot be read: %s", fault.From(err).Message)
 	}
 	if !bytes.Equal(want, p) {
 		return 0, differs(offset, int64(len(p)))

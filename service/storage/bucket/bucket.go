@@ -98,7 +98,7 @@ type Stats struct {
 	Reason string // why nothing is known; empty: the rest is
 }
 
-// Stats asks what a bucket in the caller's scope holds. An object gateway that cannot tell is no failure.
+// Stats asks what a bucket in the caller's scope holds. If its object gateway cannot tell, the result says why.
 func (m *Manager) Stats(ctx context.Context, id string) (out Stats, err error) {
 	b, err := m.cfg.Store.Bucket(ctx, id)
 	if err != nil {

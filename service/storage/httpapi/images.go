@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"fmt"
-	"time"
 
 	storageapi "github.com/mainstay-infra/mainstay/api/storage"
 	"github.com/mainstay-infra/mainstay/kit/fault"
@@ -251,7 +250,7 @@ func (a *API) ListRBDSnapshots(
 		func(s driver.ImageSnapshot) string { return s.Name },
 		func(s driver.ImageSnapshot) storageapi.RBDSnapshot {
 			return storageapi.RBDSnapshot{
-				Id: ids[s.Name], Name: s.Name, SizeBytes: s.Size, Protected: s.Protected, CreatedAt: orNil(s.CreatedAt),
+				Id: ids[s.Name], Name: s.Name, SizeBytes: s.Size, Protected: s.Protected, CreatedAt: timeOrNil(s.CreatedAt),
 			}
 		})
 	return storageapi.ListRBDSnapshots200JSONResponse{
@@ -268,14 +267,6 @@ func snapshotsAfter(all []driver.ImageSnapshot, name string, limit int) []driver
 		}
 	}
 	return all[from:min(len(all), from+limit)]
-}
-
-// orNil returns nil for the zero time, which is not known.
-func orNil(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
 }
 
 func (a *API) acceptedImageSnapshot(

@@ -273,14 +273,25 @@ func (s *Store) deleteBackup(ctx context.Context, tx *db.Tx, id, why string, beg
 	})
 }
 
-// ExpireBackups begins the removal of some backups that are older than they may be, or of which there are newer ones
-// enough.
+// removeAgain is how long something whose job has failed rests before it is removed at regular times: a bucket that
+// does not answer would get a job and an audit entry for each of its backups in every round.
+const removeAgain = time.Hour
+
+// rested is the condition that no job of something has failed since a time.
+const rested = `NOT EXISTS (SELECT 1 FROM operations o JOIN jobs j ON j.id = o.id WHERE o.resource_id = %s.id
+	AND j.state = 'failed' AND j.finished_at > ?)`
+
+// ExpireBackups begins the removal of some backups that are older than they may be, or of which there are enough newer
+// ones.
 func (s *Store) ExpireBackups(ctx context.Context, begin Begin) error {
 	const atOnce = 50
+	now := s.now()
+	since := db.At(now.Add(-removeAgain))
 	return s.db.Update(ctx, func(tx *db.Tx) error {
 		var old []string
-		if err := tx.Select(ctx, &old, "SELECT id FROM backups WHERE expires_at < ? AND state IN (?, ?) ORDER BY id LIMIT ?",
-			db.At(s.now()), state.BackupCompleted, state.BackupFailed, atOnce); err != nil {
+		if err := tx.Select(ctx, &old, "SELECT id FROM backups WHERE expires_at < ? AND state IN (?, ?) AND "+
+			fmt.Sprintf(rested, "backups")+" ORDER BY id LIMIT ?",
+			db.At(now), state.BackupCompleted, state.BackupFailed, since, atOnce); err != nil {
 			return err
 		}
 		for _, id := range old {
@@ -288,18 +299,18 @@ func (s *Store) ExpireBackups(ctx context.Context, begin Begin) error {
 				return err
 			}
 		}
-		// The newest one of a volume in a bucket says how many are kept.
+		// The newest one of a volume in a bucket, of the same mode, says how many are kept.
 		var many []string
-		if err := tx.Select(ctx, &many, `SELECT b.id FROM backups b WHERE b.state = ? AND b.mode = ? AND
+		if err := tx.Select(ctx, &many, `SELECT b.id FROM backups b WHERE b.state = ? AND `+fmt.Sprintf(rested, "b")+` AND
 			(SELECT COUNT(*) FROM backups n WHERE n.volume_id = b.volume_id AND n.bucket_id = b.bucket_id AND n.mode = b.mode
 				AND n.state = b.state AND n.id > b.id) >=
 			(SELECT CASE WHEN k.keep > 0 THEN k.keep ELSE 1000000 END FROM backups k WHERE k.volume_id = b.volume_id
 				AND k.bucket_id = b.bucket_id AND k.mode = b.mode AND k.state = b.state ORDER BY k.id DESC LIMIT 1)
-			ORDER BY b.id LIMIT ?`, state.BackupCompleted, ModeData, atOnce); err != nil {
+			ORDER BY b.id LIMIT ?`, state.BackupCompleted, since, atOnce); err != nil {
 			return err
 		}
 		for _, id := range many {
-			if _, _, err := s.deleteBackup(ctx, tx, id, ": there are newer ones enough", begin); err != nil {
+			if _, _, err := s.deleteBackup(ctx, tx, id, ": there are enough newer ones", begin); err != nil {
 				return err
 			}
 		}
@@ -469,10 +480,11 @@ func placeToRestore(
 // ImportArgs are the arguments of a job that takes in the backups of a bucket.
 type ImportArgs struct {
 	Bucket, KeyRef string
-	Tenant         *string `json:",omitempty"` // whose they are from now on; nil: as their manifests say
+	Tenant         *string `json:",omitempty"` // take in only those of this tenant; nil: of all
 }
 
-// ImportBackups begins to take in the backups of a bucket that are not known.
+// ImportBackups begins to take in the backups of a bucket that are not known. From a bucket of a tenant, which can
+// write what it likes there, only that tenant's are taken in.
 func (s *Store) ImportBackups(ctx context.Context, a ImportArgs, begin Begin) (b Bucket, j Job, err error) {
 	err = s.db.Update(ctx, func(tx *db.Tx) error {
 		if b, err = bucketIn(ctx, tx, a.Bucket, tx.ForUpdate()); err != nil {
@@ -480,6 +492,12 @@ func (s *Store) ImportBackups(ctx context.Context, a ImportArgs, begin Begin) (b
 		}
 		if b.State != state.BucketBound {
 			return fault.New(fault.Conflict, "the bucket is %s, not %s", b.State, state.BucketBound)
+		}
+		if b.Tenant != "" {
+			if a.Tenant != nil && *a.Tenant != b.Tenant {
+				return fault.InvalidField("tenant_id", "the bucket belongs to the tenant %s", b.Tenant)
+			}
+			a.Tenant = &b.Tenant
 		}
 		if a.Tenant != nil {
 			if err := s.admit(ctx, tx, "tenant_id", *a.Tenant, Use{}); err != nil {

@@ -3,6 +3,7 @@ package record
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
@@ -244,7 +245,7 @@ func (s *Store) Surplus(ctx context.Context, c *Schedule) (out Surplus, err erro
 		return out, nil
 	}
 	const atOnce = 20
-	oldest := db.Time{}
+	since, oldest := db.At(s.now().Add(-removeAgain)), db.Time{}
 	if c.MaxAge > 0 {
 		oldest = db.At(s.now().Add(-time.Duration(c.MaxAge) * time.Second))
 	}
@@ -252,13 +253,15 @@ func (s *Store) Surplus(ctx context.Context, c *Schedule) (out Surplus, err erro
 	if keep == 0 {
 		keep = 1 << 40
 	}
-	// Those that are complete, but for the newest ones that are kept.
+	// Those that are complete, but for the newest ones that are kept, and those that could not be removed lately.
 	surplus := func(into any, columns, table, complete string) error {
-		return s.db.Select(ctx, into, `SELECT `+columns+` FROM `+table+` t WHERE t.schedule_id = ? AND `+complete+` AND (t.created_at < ?
+		return s.db.Select(ctx, into, `SELECT `+columns+` FROM `+table+` t WHERE t.schedule_id = ? AND `+complete+` AND
+			`+fmt.Sprintf(rested, "t")+` AND (t.created_at < ?
 			OR (SELECT COUNT(*) FROM `+table+` n WHERE n.schedule_id = t.schedule_id AND n.id > t.id AND n.state = t.state) >= ?)
-			ORDER BY t.id LIMIT ?`, c.ID, oldest, keep, atOnce)
+			ORDER BY t.id LIMIT ?`, c.ID, since, oldest, keep, atOnce)
 	}
-	if err := surplus(&out.Snapshots, "t.id", "snapshots", "t.state = 'ready' AND t.deleted_at IS NULL"); err != nil {
+	if err := surplus(&out.Snapshots, "t.id", "snapshots", `t.state = 'ready' AND t.deleted_at IS NULL
+		AND NOT EXISTS (SELECT 1 FROM volumes v WHERE v.source_id = t.id AND v.deleted_at IS NULL)`); err != nil {
 		return out, err
 	}
 	if err := surplus(&out.Groups, "t.*", "group_snapshots", "t.state = 'ready'"); err != nil {

@@ -2109,7 +2109,7 @@ export interface components {
         BackupImport: {
             /** @description The entry of the gateway's settings with the key, for those that are encrypted */
             key_ref?: string;
-            /** @description Whose they are from now on; as their manifests say when absent */
+            /** @description Take in only the backups of this tenant. When absent: those of the tenant of the bucket, or if it has none, of all tenants */
             tenant_id?: string;
         };
         /**
@@ -2134,7 +2134,7 @@ export interface components {
              * @default false
              */
             in_place: boolean;
-            /** @description The entry of the gateway's settings with the key; that of the backup when absent */
+            /** @description Refused: the gateway knows which key the backup needs */
             key_ref?: string;
             /** @description The new volume's; `restore-`, the name of the volume and the time when absent */
             name?: string;
@@ -2158,13 +2158,13 @@ export interface components {
              * @default false
              */
             full: boolean;
-            /** @description Of this volume in this bucket, remove older backups than so many; 0: keep all. From the settings when absent */
+            /** @description Of the backups of this volume in this bucket with this mode, keep so many of the newest, and remove the others; keep all when 0 or absent */
             keep?: number;
             /** @description An entry of the gateway's settings with the key to encrypt with; not encrypted when absent */
             key_ref?: string;
             /**
              * Format: int64
-             * @description Remove the backup when it is older; 0: never. From the settings when absent
+             * @description Remove the backup when it is older; never when 0 or absent
              */
             max_age_secs?: number;
             mode?: components["schemas"]["BackupMode"];
