@@ -30,7 +30,7 @@ func (s commands) bucketList() *cobra.Command {
 	}, output.Columns[storageapi.Bucket]{
 		Heads: []string{"NAME", "STATE", "BUCKET", "ENDPOINT", "ADOPTED", "TENANT", "CREATED", "LAST ERROR"},
 		Row: func(b storageapi.Bucket) []any {
-			return []any{b.Name, b.State, b.BucketName, b.Endpoint, b.Adopted, b.TenantId, b.CreatedAt, b.LastError}
+			return []any{b.Name, b.State, b.BucketName, b.Endpoint, yes(b.Adopted), b.TenantId, b.CreatedAt, b.LastError}
 		},
 	}, func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
 		return c.API.ListBuckets(ctx, &storageapi.ListBucketsParams{
