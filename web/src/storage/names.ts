@@ -39,6 +39,7 @@ export function resourceName({ type, id }: Job['resource'], names: Names): strin
   return names.get(id) ?? `${type.replaceAll('_', ' ')} ${shortId(id)}`;
 }
 
+/** The kinds of jobs. The service has the same (service/storage/record), and a test compares them. */
 const kinds: Record<string, string> = {
   'volume.create': 'Create',
   'volume.expand': 'Expand',
@@ -47,12 +48,35 @@ const kinds: Record<string, string> = {
   'snapshot.delete': 'Delete the snapshot',
   'snapshot.clone': 'Make the clone',
   'snapshot.restore': 'Restore to',
+  'snapshot.revert': 'Roll back',
+  'image.create': 'Create',
+  'image.delete': 'Delete',
+  'image.clone': 'Make the clone',
+  'image.resize': 'Expand',
+  'image.shrink': 'Shrink',
+  'image.flatten': 'Flatten',
+  'image.qos': 'Limit',
+  'image.migrate': 'Move',
+  'image.rollback': 'Roll back',
+  'image.snapshot.create': 'Take the snapshot',
+  'image.snapshot.delete': 'Delete the snapshot',
+  'image.refresh_usage': 'Count what images use in the',
+  'group.snapshot.create': 'Take the',
+  'group.snapshot.delete': 'Delete the',
+  'group.rollback': 'Roll back to the',
+  'bucket.create': 'Create the',
+  'bucket.delete': 'Delete the',
+  'backup.create': 'Make the',
+  'backup.delete': 'Delete the',
+  'backup.verify': 'Verify the',
+  'backup.restore': 'Restore to',
+  'backup.import': 'Take in the backups of the',
   'osd.out': 'Take out',
   'osd.in': 'Take in',
   'osd.reweight': 'Reweight',
 };
 
-/** The kinds of jobs there are now, for a choice. */
+/** The kinds of jobs, for a choice. */
 export const jobKinds = Object.keys(kinds);
 
 /** A short description of a job, as in “Expand data”. */
