@@ -155,6 +155,7 @@ type builder struct {
 	testing.TB
 	dir, conf, fsid, address string
 	pids                     map[string]int
+	env                      []string // more environment of daemons
 }
 
 func (b *builder) manager() {
@@ -254,6 +255,7 @@ func (b *builder) run(in []byte, name string, args ...string) string {
 func (b *builder) daemon(name string, args ...string) {
 	b.Helper()
 	cmd := exec.Command(name, append(args, "-f")...) //nolint:gosec // the test's own
+	cmd.Env = append(os.Environ(), b.env...)
 	log, err := os.Create(b.path(name + ".out"))
 	if err != nil {
 		b.Fatal(err)
