@@ -37,9 +37,14 @@ func inCeph(t *testing.T) (*gateway, *cephtest.Cluster) {
 // addClient makes the client mainstay, with the capabilities that the guide names.
 func addClient(t *testing.T, c *cephtest.Cluster) {
 	t.Helper()
+	addClientWith(t, c, `profile rbd, allow command "osd out", allow command "osd in", allow command "osd reweight"`)
+}
+
+// addClientWith makes the client mainstay, with these capabilities at the monitors.
+func addClientWith(t *testing.T, c *cephtest.Cluster, mon string) {
+	t.Helper()
 	key, err := exec.CommandContext(
-		t.Context(), "ceph", "-c", c.Conf, "auth", "get-or-create", "client.mainstay", "mon",
-		`profile rbd, allow command "osd out", allow command "osd in", allow command "osd reweight"`, "mgr", "allow r",
+		t.Context(), "ceph", "-c", c.Conf, "auth", "get-or-create", "client.mainstay", "mon", mon, "mgr", "allow r",
 		"osd", "profile rbd",
 	).Output() //nolint:gosec // the test's own
 	if err != nil {
