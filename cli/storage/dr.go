@@ -210,7 +210,7 @@ sent; that makes writes slower.`,
 			Peer: peer, Mode: verb.Given(c, "mode", storageapi.MirrorMode(mode)), IdempotencyKey: key(),
 		}, storageapi.Nothing{})
 		return await(ctx, c, "Mirroring "+c.Typed[0], r, err, func(b begun) error {
-			return removed(ctx, c, b.JobID, "Mirror %s from now on.")
+			return removed(ctx, c, b.JobID, "%s is mirrored from now on.")
 		})
 	})
 	cmd.Flags().StringVar(&peer, "peer", "", "peer to mirror it to, as 'mainstay storage dr peer list' shows them")
