@@ -2,16 +2,19 @@
 import type { Page } from '@playwright/test';
 import { choose, dialog, expect, expectAccessible, expectNoSidewaysScroll, shot, test } from './console';
 import { until } from './fixtures';
+import { startStore, type Store } from './s3';
 import { signIn } from './session';
 import { open, startGateway, type Gateway } from './storage';
 
-const narrow = 375;
+const narrow = 360;
 
 let g: Gateway;
-let ids: { volume: string; backend: string; cluster: string; job: string };
+let store: Store;
+let ids: { volume: string; backend: string; cluster: string; job: string; bucket: string; backup: string };
 
 test.beforeAll(async () => {
-  g = await startGateway();
+  store = await startStore();
+  g = await startGateway({ store });
   await g.call('PUT', '/tenants/acme', { description: 'A shop', quota: { volumes: 2, bytes: 2 ** 31 } });
   const { volume_id: volume } = await g.done<{ volume_id: string }>('POST', '/volumes', { name: 'data', size_bytes: 2 ** 30, tenant_id: 'acme', owner: { product: 'vm', resource_id: 'web' } });
   const { snapshot_id: snapshot } = await g.done<{ snapshot_id: string }>('POST', `/volumes/${volume}/snapshots`, { name: 'before' });
@@ -19,8 +22,10 @@ test.beforeAll(async () => {
   await g.done('POST', '/volumes', { name: 'nobodys', size_bytes: 2 ** 20, policy: 'shared' });
   const [backend] = await g.call<{ id: string }[]>('GET', '/backends');
   const [cluster] = await g.call<{ id: string }[]>('GET', '/clusters');
-  const [job] = await g.call<{ id: string }[]>('GET', '/jobs');
-  ids = { volume, backend: backend?.id ?? '', cluster: cluster?.id ?? '', job: job?.id ?? '' };
+  const { bucket_id: bucket } = await g.done<{ bucket_id: string }>('POST', '/buckets', { name: 'offsite', connection_ref: 'offsite' });
+  const { backup_id: backup } = await g.done<{ backup_id: string }>('POST', '/backup-jobs', { volume_id: volume, bucket_id: bucket });
+  const [job] = await g.call<{ id: string }[]>('GET', '/jobs?kind=snapshot.clone');
+  ids = { volume, backend: backend?.id ?? '', cluster: cluster?.id ?? '', job: job?.id ?? '', bucket, backup };
   // A backend that does not answer, and a tenant at its limit: alerts.
   const { id: gone } = await g.call<{ id: string }>('POST', '/backends', { name: 'gone', backend_type: 'nfs', connection_ref: 'gone' });
   await g.call('POST', `/backends/${gone}/discover`).catch(() => undefined);
@@ -30,6 +35,7 @@ test.beforeAll(async () => {
 test.afterAll(async () => {
   // What was not started needs no end.
   await (g as Gateway | undefined)?.stop();
+  (store as Store | undefined)?.stop();
 });
 
 type Look = [name: string, path: () => string, expected: string | RegExp];
@@ -41,6 +47,14 @@ const pages: Record<string, Look[]> = {
     ['volume', () => `/volumes/${ids.volume}`, 'Made of'],
     ['volume-snapshots', () => `/volumes/${ids.volume}#snapshots`, 'data-2'],
     ['volume-missing', () => '/volumes/nowhere', 'There is no such volume here'],
+  ],
+  'backups': [
+    ['backups', () => '/backups', 'no data'],
+    ['backup', () => `/backups/${ids.backup}`, 'manifest: what the volume is'],
+    ['volume-backups', () => `/volumes/${ids.volume}#backups`, 'no data'],
+    ['backup-missing', () => '/backups/nowhere', 'There is no such backup here'],
+    ['restore', () => '/restore', 'There is no backup to restore'],
+    ['restore-manifest', () => `/restore?backup=${ids.backup}`, 'This backup has no data.'],
   ],
   'backends, policies and alerts': [
     ['backends', () => '/backends', 'does not answer'],

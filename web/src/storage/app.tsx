@@ -16,6 +16,9 @@ import { callerOf, session, useMay } from './api';
 import { Audit } from './audit';
 import { BackendDetail } from './backends/detail';
 import { Backends } from './backends/list';
+import { BackupDetail } from './backups/detail';
+import { Backups } from './backups/list';
+import { Restore } from './backups/restore';
 import { find } from './find';
 import { JobDetail, Jobs } from './jobs';
 import { useOpenAlerts } from './links';
@@ -66,6 +69,7 @@ const places: readonly { label: string; items: readonly Place[] }[] = [
     label: 'Storage',
     items: [
       { label: 'Volumes', href: '/volumes', icon: 'deployment', key: 'v', operation: 'ListVolumes', page: <Volumes /> },
+      { label: 'Backups', href: '/backups', icon: 'clock', key: 'k', operation: 'ListBackups', page: <Backups /> },
       { label: 'Backends', href: '/backends', icon: 'server', key: 'b', operation: 'ListBackends', page: <Backends /> },
       { label: 'Policies', href: '/policies', icon: 'policy', key: 'p', operation: 'ListPolicies', page: <Policies /> },
     ],
@@ -134,6 +138,12 @@ function Pages() {
           )),
       )}
       <Route path="/volumes/:id">{({ id }) => <VolumeDetail key={id} id={decodeURIComponent(id)} />}</Route>
+      <Route path="/backups/:id">{({ id }) => <BackupDetail key={id} id={decodeURIComponent(id)} />}</Route>
+      {may('RestoreBackup') && (
+        <Route path="/restore">
+          <Restore />
+        </Route>
+      )}
       <Route path="/backends/:id">{({ id }) => <BackendDetail key={id} id={decodeURIComponent(id)} />}</Route>
       <Route path="/jobs/:id">{({ id }) => <JobDetail key={id} id={decodeURIComponent(id)} />}</Route>
       <Route>

@@ -2,13 +2,15 @@
 import { useQuery } from '@tanstack/react-query';
 import { Link } from 'wouter';
 import { body } from '../ui/client';
-import { api, pageLimit, type Alert, type Backend, type Cluster, type Job, type Volume } from './api';
+import { api, pageLimit, type Alert, type Backend, type Backup, type Bucket, type Cluster, type Job, type Volume } from './api';
 import { osdOf, type Names } from './names';
 
 const segment = encodeURIComponent;
 
 export const volumePath = (v: Pick<Volume, 'id'>) => `/volumes/${segment(v.id)}`;
 export const backendPath = (b: Pick<Backend, 'id'>) => `/backends/${segment(b.id)}`;
+export const backupPath = (b: Pick<Backup, 'id'>) => `/backups/${segment(b.id)}`;
+export const restorePath = (b: Pick<Backup, 'id'>) => `/restore?backup=${segment(b.id)}`;
 export const jobPath = (j: Pick<Job, 'id'>) => `/jobs/${segment(j.id)}`;
 
 /** All clusters, as they were last seen. */
@@ -18,6 +20,12 @@ export const useClusters = () =>
 /** All backends. */
 export const useBackends = () =>
   useQuery({ queryKey: ['backends', 'all'], queryFn: ({ signal }) => body(api.GET('/backends', { params: { query: { limit: pageLimit } }, signal })), refetchInterval: 10_000 });
+
+/** All buckets. */
+export const useBuckets = () =>
+  useQuery({ queryKey: ['buckets', 'all'], queryFn: ({ signal }) => body(api.GET('/buckets', { params: { query: { limit: pageLimit } }, signal })), refetchInterval: 10_000 });
+
+export const bucketLabel = (b: Pick<Bucket, 'name' | 'tenant_id'>) => (b.tenant_id ? `${b.name}, of ${b.tenant_id}` : b.name);
 
 /** The alerts that are open. */
 export const useOpenAlerts = () =>
@@ -49,6 +57,18 @@ export function subjectPath(alert: Pick<Alert, 'resource_type' | 'resource_id'>,
       return volumePath({ id });
   }
   return '/alerts';
+}
+
+/** The page about what a job or an event is about, if there is one. */
+export function resourcePath(type: string, id: string): string | undefined {
+  switch (type) {
+    case 'volume':
+    case 'image':
+      return volumePath({ id });
+    case 'backup':
+      return backupPath({ id });
+  }
+  return undefined;
 }
 
 /** A link to a volume by its name. */

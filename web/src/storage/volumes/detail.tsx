@@ -5,16 +5,17 @@ import { body, page } from '../../ui/client';
 import { Copyable } from '../../ui/copy';
 import { Card, Facts } from '../../ui/facts';
 import { Icon } from '../../ui/icon';
-import { Menu } from '../../ui/menu';
-import { Empty, Failure, Notice } from '../../ui/notice';
+import { Menu, type MenuAction } from '../../ui/menu';
+import { Notice } from '../../ui/notice';
 import { percent } from '../../ui/number';
 import { Page } from '../../ui/page';
 import { usePages } from '../../ui/paging';
-import { ApiError } from '../../ui/problem';
 import { bytes } from '../../ui/size';
 import { Tabs } from '../../ui/tabs';
 import { DateTime, Time } from '../../ui/time';
+import { Absent, loaded } from '../absent';
 import { api, pageLimit, type Volume } from '../api';
+import { BackupTable } from '../backups/list';
 import { Busy, JobTable } from '../jobs';
 import { backendPath, useBackends, useClusters, volumePath } from '../links';
 import { useLive } from '../live';
@@ -23,31 +24,22 @@ import { useVolumeActions } from './actions';
 import { Used } from './columns';
 import { Snapshots } from './snapshots';
 
-const above = [{ title: 'Volumes', href: '/volumes' }];
+const list = { title: 'Volumes', href: '/volumes' };
 
 export function VolumeDetail({ id }: { id: string }) {
-  const { actions, snapshot, dialog } = useVolumeActions();
+  const { actions, snapshot, backup, dialog } = useVolumeActions();
   const jobs = usePages(['jobs', 'of', id], (cursor, signal) => page(api.GET('/jobs', { params: { query: { resource: id, cursor } }, signal })), { refreshSeconds: 3 });
   const query = useQuery({
     queryKey: ['volumes', 'one', id],
     queryFn: ({ signal }) => body(api.GET('/volumes/{id}', { params: { path: { id } }, signal })),
     refetchInterval: 3_000,
   });
-  const v = query.data;
-  const gone = query.error instanceof ApiError && query.error.status === 404;
-  if (!v || gone) {
+  const v = loaded(query);
+  if (!v) {
     return (
-      <Page title="Volume" above={above}>
-        {gone ? (
-          <Empty icon="search" title="There is no such volume here" action={<Link href="/volumes" className="btn btn-primary">All volumes</Link>}>
-            It may have been deleted, or belong to another tenant.
-          </Empty>
-        ) : query.error ? (
-          <Failure error={query.error} retry={() => void query.refetch()} />
-        ) : (
-          <p className="muted">Loading…</p>
-        )}
-      </Page>
+      <Absent noun="volume" list={list} query={query}>
+        It may have been deleted, or belong to another tenant.
+      </Absent>
     );
   }
   const job = jobs.rows?.find(underWay);
@@ -55,7 +47,7 @@ export function VolumeDetail({ id }: { id: string }) {
   return (
     <Page
       title={v.name}
-      above={above}
+      above={[list]}
       badge={<VolumeStatus volume={v} />}
       lead={`${v.kind === 'block' ? 'Block volume' : 'Volume for files'} of ${bytes(v.size_bytes)}${v.tenant_id ? `, of the tenant ${v.tenant_id}` : ''}`}
       actions={actions(v).length > 0 && <Menu label={`Actions for ${v.name}`} className="" button={<>Actions <Icon name="chevron" /></>} actions={actions(v)} />}
@@ -79,6 +71,7 @@ export function VolumeDetail({ id }: { id: string }) {
           tabs={[
             { id: 'overview', label: 'Overview', content: () => <Summary volume={v} /> },
             { id: 'snapshots', label: 'Snapshots', content: () => <Snapshots volume={v} take={take} /> },
+            { id: 'backups', label: 'Backups', content: () => <BackupsOf volume={v} make={backup(v)} /> },
             {
               id: 'jobs',
               label: 'Jobs',
@@ -145,6 +138,25 @@ function Summary({ volume: v }: { volume: Volume }) {
         />
       </Card>
     </div>
+  );
+}
+
+function BackupsOf({ volume: v, make }: { volume: Volume; make: MenuAction | undefined }) {
+  const pages = usePages(['backups', 'of', v.id], (cursor, signal) => page(api.GET('/backups', { params: { query: { volume_id: v.id, cursor } }, signal })), { refreshSeconds: 3 });
+  return (
+    <Card
+      title="Backups"
+      flush
+      actions={
+        make && (
+          <button type="button" className="btn btn-primary" onClick={make.run}>
+            Back up
+          </button>
+        )
+      }
+    >
+      <BackupTable at="backups." label={`Backups of ${v.name}`} pages={pages} left={['tenant']} empty={{ icon: 'clock', title: 'There are no backups', text: 'A backup is a copy of the volume in a bucket. It outlives the volume.' }} />
+    </Card>
   );
 }
 

@@ -17,3 +17,13 @@ export const sizeField = (name: string, label: string, more: Partial<FieldSpec> 
   show: (size) => exactSize(Number(size)),
   ...more,
 });
+
+/** The field, for a size that is at least so many bytes. */
+export const atLeast = (field: FieldSpec, least: number): FieldSpec => ({
+  ...field,
+  read: (text) => {
+    const size = field.read?.(text);
+    if (Number(size) < least) throw new DraftError(`Must be at least ${exactSize(least)}.`);
+    return size;
+  },
+});
