@@ -195,3 +195,76 @@ test('a gateway that asks nobody for a token shows no sign-in', async ({ page })
     await openly.stop();
   }
 });
+
+test('images are a tree of snapshots and clones, and one is shrunk only by its name', async ({ page }) => {
+  // The gateway of this test has no Ceph: the answers of a cluster stand in for it.
+  const image = (name: string, more: object = {}) => ({ id: `id-${name}`, tenant_id: '', cluster_id: ids.cluster, pool: 'rbd', name, size_bytes: 2 ** 30, used_bytes: null, state: 'available', health: 'ok', parent: '', iops: 0, bps: 0, managed: true, created_at: '2026-01-02T03:04:05Z', ...more });
+  const snapshot = (name: string, more: object = {}) => ({ id: `id-${name}`, name, size_bytes: 2 ** 30, protected: false, created_at: '2026-01-03T03:04:05Z', ...more });
+  const pool = (name: string) => ({ id: name, cluster_id: ids.cluster, name, kind: 'rbd', device_class: 'ssd', replica_size: 3, used_bytes: 0, max_bytes: 2 ** 40, health: 'ok', missing: false });
+  const asked: string[] = [];
+  await page.route('**/api/store/v1/pools?*', (route) => route.fulfill({ json: [pool('rbd'), pool('fast')] }));
+  await page.route(/\/rbd-images(\?|$)/, (route) => {
+    if (route.request().method() === 'POST') return route.fulfill({ status: 409, json: { error: { code: 'CONFLICT', message: 'the pool has an image disk already' } } });
+    return route.fulfill({ json: [image('disk', { used_bytes: 2 ** 28, iops: 500 }), image('disk-2', { parent: 'rbd/disk@before' }), image('theirs', { managed: false })] });
+  });
+  await page.route('**/api/store/v1/rbd-images/rbd/**', (route) => {
+    const { pathname, search } = new URL(route.request().url());
+    if (route.request().method() === 'GET') return route.fulfill({ json: [snapshot('before'), snapshot('theirs', { id: '', protected: true })] });
+    asked.push(`${route.request().method()} ${pathname.replace('/api/store/v1/rbd-images/rbd', '')}${search.replace(ids.cluster, 'C')} ${route.request().postData() ?? ''}`.trim());
+    return route.fulfill({ status: 202, json: { job_id: ids.job, state: 'queued', resource: { volume_id: 'id-disk', cluster_id: ids.cluster, pool: 'rbd', image: 'disk' }, links: { job: '', watch: '' } } });
+  });
+  await open(page, g, '/images');
+  await whole(page, 'images', 'disk-2');
+  await page.getByRole('button', { name: 'Create an image' }).first().click();
+  const create = await dialog(page, 'storage-image', 'Create an image');
+  await create.getByLabel('Name', { exact: true }).fill('disk');
+  await create.getByLabel('Size').fill('1 GiB');
+  await create.getByRole('button', { name: 'Create the image' }).click();
+  await expect(create.getByText('The pool has an image disk already.')).toBeVisible();
+  await expect(create.getByLabel('Name', { exact: true })).toBeFocused();
+
+  await page.goto(`${g.url}/images/${ids.cluster}/rbd/disk#snapshots`);
+  const tree = page.getByRole('group', { name: 'Snapshots of disk' });
+  await expect(tree.getByRole('list', { name: 'Images made of before' }).getByRole('link')).toHaveText('disk-2');
+  // What others made is only shown.
+  await expect(tree.getByRole('button')).toHaveCount(1);
+  await whole(page, 'image-snapshots', 'made by others');
+  await choose(page, 'Actions for before', 'Roll back…');
+  const back = await dialog(page, 'storage-image-rollback', 'Roll disk back to before?');
+  await back.getByLabel('Type disk to continue').fill('disk');
+  await back.getByRole('button', { name: 'Roll back' }).click();
+  await expect(page.getByText('disk is being rolled back.')).toBeVisible();
+  await choose(page, 'Actions for disk', 'Limit…');
+  const limit = await dialog(page, 'storage-image-limit', 'Limit disk');
+  await expect(limit.getByLabel('Requests per second')).toHaveValue('500');
+  await limit.getByLabel('Requests per second').fill('');
+  await limit.getByLabel('Bytes per second').fill('10 MiB');
+  await limit.getByRole('button', { name: 'Limit the image' }).click();
+  await choose(page, 'Actions for disk', 'Shrink…');
+  const shrink = await dialog(page, 'storage-image-shrink', 'Shrink disk');
+  await shrink.getByLabel('New size').fill('2 GiB');
+  await shrink.getByLabel('Type disk to continue').fill('disc');
+  await shrink.getByRole('button', { name: 'Shrink the image' }).click();
+  await expect(shrink.getByText('Must be less than 1 GiB.')).toBeVisible();
+  await expect(shrink.getByText('Type disk, the name of the image.')).toBeVisible();
+  await shrink.getByLabel('New size').fill('512 MiB');
+  await shrink.getByLabel('Type disk to continue').fill('disk');
+  await shrink.getByRole('button', { name: 'Shrink the image' }).click();
+  await choose(page, 'Actions for disk', 'Move…');
+  const move = await dialog(page, 'storage-image-move', 'Move disk');
+  await expect(move.getByLabel('Pool').getByRole('option')).toHaveText(['fast']);
+  await move.getByRole('button', { name: 'Move the image' }).click();
+  await expect(page.getByText('Asked for by')).toBeVisible();
+  expect(asked).toEqual([
+    'POST /disk/rollback?cluster=C {"snap":"before"}',
+    'POST /disk/qos?cluster=C&iops=0&bps=10485760',
+    'POST /disk/resize?cluster=C {"size_bytes":536870912,"allow_shrink":true}',
+    'POST /disk/migrate?cluster=C&dest_pool=fast',
+  ]);
+
+  // An operator neither shrinks, moves nor deletes images.
+  await page.context().clearCookies();
+  await open(page, g, `/images/${ids.cluster}/rbd/disk`, g.token('olga', 'operator'));
+  await page.getByRole('button', { name: 'Actions for disk', exact: true }).click();
+  await expect(page.getByRole('menuitem')).toHaveText(['Take a snapshot…', 'Expand…', 'Limit…']);
+});

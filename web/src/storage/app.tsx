@@ -20,6 +20,8 @@ import { BackupDetail } from './backups/detail';
 import { Backups } from './backups/list';
 import { Restore } from './backups/restore';
 import { find } from './find';
+import { ImageDetail } from './images/detail';
+import { Images } from './images/list';
 import { JobDetail, Jobs } from './jobs';
 import { useOpenAlerts } from './links';
 import { LiveProvider, useLive } from './live';
@@ -69,6 +71,7 @@ const places: readonly { label: string; items: readonly Place[] }[] = [
     label: 'Storage',
     items: [
       { label: 'Volumes', href: '/volumes', icon: 'deployment', key: 'v', operation: 'ListVolumes', page: <Volumes /> },
+      { label: 'Images', href: '/images', icon: 'device', key: 'i', operation: 'ListRBDImages', page: <Images /> },
       { label: 'Backups', href: '/backups', icon: 'clock', key: 'k', operation: 'ListBackups', page: <Backups /> },
       { label: 'Backends', href: '/backends', icon: 'server', key: 'b', operation: 'ListBackends', page: <Backends /> },
       { label: 'Policies', href: '/policies', icon: 'policy', key: 'p', operation: 'ListPolicies', page: <Policies /> },
@@ -138,6 +141,9 @@ function Pages() {
           )),
       )}
       <Route path="/volumes/:id">{({ id }) => <VolumeDetail key={id} id={decodeURIComponent(id)} />}</Route>
+      <Route path="/images/:cluster/:pool/:image">
+        {(at) => <ImageDetail key={`${at.cluster}/${at.pool}/${at.image}`} cluster={decodeURIComponent(at.cluster)} pool={decodeURIComponent(at.pool)} name={decodeURIComponent(at.image)} />}
+      </Route>
       <Route path="/backups/:id">{({ id }) => <BackupDetail key={id} id={decodeURIComponent(id)} />}</Route>
       {may('RestoreBackup') && (
         <Route path="/restore">

@@ -2,7 +2,7 @@
 import { useQuery } from '@tanstack/react-query';
 import { Link } from 'wouter';
 import { body } from '../ui/client';
-import { api, pageLimit, type Alert, type Backend, type Backup, type Bucket, type Cluster, type Job, type Volume } from './api';
+import { api, pageLimit, type Alert, type Backend, type Backup, type Bucket, type Cluster, type Job, type RBDImage, type Volume } from './api';
 import { osdOf, type Names } from './names';
 
 const segment = encodeURIComponent;
@@ -11,6 +11,7 @@ export const volumePath = (v: Pick<Volume, 'id'>) => `/volumes/${segment(v.id)}`
 export const backendPath = (b: Pick<Backend, 'id'>) => `/backends/${segment(b.id)}`;
 export const backupPath = (b: Pick<Backup, 'id'>) => `/backups/${segment(b.id)}`;
 export const restorePath = (b: Pick<Backup, 'id'>) => `/restore?backup=${segment(b.id)}`;
+export const imagePath = (i: Pick<RBDImage, 'cluster_id' | 'pool' | 'name'>) => `/images/${segment(i.cluster_id)}/${segment(i.pool)}/${segment(i.name)}`;
 export const jobPath = (j: Pick<Job, 'id'>) => `/jobs/${segment(j.id)}`;
 
 /** All clusters, as they were last seen. */
@@ -20,6 +21,17 @@ export const useClusters = () =>
 /** All backends. */
 export const useBackends = () =>
   useQuery({ queryKey: ['backends', 'all'], queryFn: ({ signal }) => body(api.GET('/backends', { params: { query: { limit: pageLimit } }, signal })), refetchInterval: 10_000 });
+
+/** All pools. */
+export const usePools = () =>
+  useQuery({ queryKey: ['pools', 'all'], queryFn: ({ signal }) => body(api.GET('/pools', { params: { query: { limit: pageLimit } }, signal })), refetchInterval: 30_000 });
+
+/** What the backend of a cluster is called. */
+export function useBackendNames(): (cluster: string) => string | undefined {
+  const clusters = useClusters().data;
+  const backends = useBackends().data;
+  return (cluster) => backends?.find((b) => b.id === clusters?.find((c) => c.id === cluster)?.backend_id)?.name;
+}
 
 /** All buckets. */
 export const useBuckets = () =>

@@ -12,5 +12,8 @@ export function volumeField(error: unknown): string | undefined {
   return error instanceof ApiError ? about.find(([words]) => words.test(error.message))?.[1] : undefined;
 }
 
+/** The field of a form for an image or a snapshot of one. */
+export const imageField = (error: unknown) => (error instanceof ApiError && /^the (pool has an image|volume has a snapshot named) /.test(error.message) ? 'name' : volumeField(error));
+
 /** The field of the form that expands a volume. */
 export const expansionField = (error: unknown) => (volumeField(error) === 'size_bytes' ? 'new_size_bytes' : undefined);

@@ -56,7 +56,7 @@ export const VolumeStatus = ({ volume }: { volume: Pick<Volume, 'state'> }) => <
 /** The states that somebody must look at. */
 export const troubled = volumeStates.filter((s) => volumeTones[s] === 'bad');
 
-export type Verb = 'expand' | 'snapshot' | 'backup' | 'delete';
+export type Verb = 'expand' | 'snapshot' | 'backup' | 'change' | 'rollback' | 'move' | 'delete';
 
 const readable: readonly VolumeState[] = ['available', 'in-use', 'maintenance', 'expanding', 'error_expanding'];
 
@@ -64,10 +64,13 @@ const verbs: Record<Verb, readonly VolumeState[]> = {
   expand: ['available', 'in-use', 'error_expanding'],
   snapshot: readable,
   backup: readable,
+  change: ['available', 'in-use'],
+  rollback: ['available', 'error'],
+  move: ['available', 'missing'],
   delete: ['available', 'error', 'error_deleting', 'error_expanding', 'missing'],
 };
 
-/** The actions that make sense for a volume now. The service makes the final decision. What it did not make, it only shows. */
+/** The actions that make sense for a volume or an image now. The service makes the final decision. What it did not make, it only shows. */
 export const may = (v: Pick<Volume, 'state' | 'managed'>, verb: Verb) => v.managed && verbs[verb].includes(v.state);
 
 const snapshotTones: Record<SnapshotState, Tone> = { creating: 'info', ready: 'ok', deleting: 'info', error: 'bad' };

@@ -10,7 +10,7 @@ import { Page } from '../../ui/page';
 import { usePages } from '../../ui/paging';
 import { ApiError, atField } from '../../ui/problem';
 import { Stages } from '../../ui/progress';
-import { bytes } from '../../ui/size';
+import { bytes, exactSize } from '../../ui/size';
 import { Table } from '../../ui/table';
 import { DateTime } from '../../ui/time';
 import { Absent, loaded } from '../absent';
@@ -22,7 +22,7 @@ import { resourceName } from '../names';
 import { volumeField } from '../refused';
 import { restorable, underWay } from '../states';
 import { policyText, unready, usePolicies } from '../volumes/create';
-import { atLeast, sizeField } from '../volumes/sizes';
+import { checked, sizeField } from '../volumes/sizes';
 import { backupColumns, Verified } from './columns';
 import { useBackup, useSource } from './detail';
 
@@ -132,7 +132,7 @@ function Settings({ backup: b, plan, policies, refused, onDone }: { backup: Back
         schema={schemas.RestoreBackup}
         fields={[
           { name: 'name', label: 'Name', hint: `Unique within ${b.tenant_id ? `the tenant ${b.tenant_id}` : 'its tenant'}. Empty: it is made from ${b.volume_name} and the time` },
-          atLeast(sizeField('size_bytes', 'Size', { hint: `At least ${bytes(b.size_bytes)}, which it is when empty` }), b.size_bytes),
+          checked(sizeField('size_bytes', 'Size', { hint: `At least ${bytes(b.size_bytes)}, which it is when empty` }), (size) => (size < b.size_bytes ? `Must be at least ${exactSize(b.size_bytes)}.` : undefined)),
           {
             name: 'policy',
             label: 'Policy',

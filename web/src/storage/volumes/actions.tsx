@@ -12,7 +12,7 @@ import { api, schemas, useMay, type Expansion, type SnapshotSpec, type Volume } 
 import { BackUp } from '../backups/create';
 import { useRefresh } from '../live';
 import { expansionField, volumeField } from '../refused';
-import { may, type Verb } from '../states';
+import { may } from '../states';
 import { usedText } from './columns';
 import { sizeField } from './sizes';
 
@@ -43,7 +43,7 @@ export function useVolumeActions(): VolumeActions {
   const allowed = useMay();
   const refresh = useRefresh();
   const [open, setOpen] = useState<Open>();
-  const can = (v: Volume, verb: Verb) => may(v, verb) && allowed(operations[verb]);
+  const can = (v: Volume, verb: keyof typeof operations) => may(v, verb) && allowed(operations[verb]);
   const remove = (v: Volume) =>
     confirm({
       title: `Delete ${v.name}?`,
@@ -64,7 +64,7 @@ export function useVolumeActions(): VolumeActions {
       },
       done: `${v.name} is being deleted.`,
     });
-  const verbs: Record<Verb, (v: Volume) => MenuAction> = {
+  const verbs: Record<keyof typeof operations, (v: Volume) => MenuAction> = {
     snapshot: (v) => ({ label: 'Take a snapshot…', run: () => setOpen({ what: 'snapshot', volume: v }) }),
     backup: (v) => ({ label: 'Back up…', run: () => setOpen({ what: 'backup', volume: v }) }),
     expand: (v) => ({ label: 'Expand…', run: () => setOpen({ what: 'expand', volume: v }) }),

@@ -18,12 +18,13 @@ export const sizeField = (name: string, label: string, more: Partial<FieldSpec> 
   ...more,
 });
 
-/** The field, for a size that is at least so many bytes. */
-export const atLeast = (field: FieldSpec, least: number): FieldSpec => ({
+/** The field, for a size that is also held against something. `wrong` says what is wrong with it. */
+export const checked = (field: FieldSpec, wrong: (size: number) => string | undefined): FieldSpec => ({
   ...field,
   read: (text) => {
     const size = field.read?.(text);
-    if (Number(size) < least) throw new DraftError(`Must be at least ${exactSize(least)}.`);
+    const problem = wrong(Number(size));
+    if (problem !== undefined) throw new DraftError(problem);
     return size;
   },
 });
