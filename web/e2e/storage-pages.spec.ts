@@ -268,3 +268,51 @@ test('images are a tree of snapshots and clones, and one is shrunk only by its n
   await page.getByRole('button', { name: 'Actions for disk', exact: true }).click();
   await expect(page.getByRole('menuitem')).toHaveText(['Take a snapshot…', 'Expand…', 'Limit…']);
 });
+
+test('volumes are grouped, their snapshot is taken at one moment, and all are rolled back to it', async ({ page }) => {
+  // The gateway of this test has no Ceph: the answers of one stand in for it.
+  const group = { id: 'g1', tenant_id: 'acme', name: 'db', cluster_id: ids.cluster, volume_ids: [ids.volume], created_at: '2026-01-02T03:04:05Z' };
+  const snapshot = { id: 's1', group_id: 'g1', name: 'before', state: 'ready', consistency: 'crash', volume_ids: [ids.volume], last_error: '', created_at: '2026-01-03T03:04:05Z' };
+  const accepted = { status: 202, json: { job_id: ids.job, state: 'queued', resource: { snapshot_id: 's1', group_id: 'g1', snap: 'before' }, links: { job: '', watch: '' } } };
+  const asked: string[] = [];
+  await page.route('**/api/store/v1/backends?*', async (route) => {
+    const backends = (await (await route.fetch()).json()) as object[];
+    await route.fulfill({ json: backends.map((b) => ({ ...b, backend_type: 'ceph' })) });
+  });
+  await page.route(/\/volume-groups(\/|\?|$)/, (route) => {
+    const { pathname } = new URL(route.request().url());
+    const path = pathname.replace('/api/store/v1/volume-groups', '');
+    if (route.request().method() === 'GET') return route.fulfill({ json: path === '' ? [group] : path === '/g1' ? group : [snapshot] });
+    asked.push(`${route.request().method()} ${path} ${route.request().postData() ?? ''}`.trim());
+    if (path === '' && asked.length === 1) return route.fulfill({ status: 409, json: { error: { code: 'CONFLICT', message: 'the volume data is in the group db' } } });
+    return route.fulfill(path === '' ? { status: 201, json: group } : accepted);
+  });
+  await open(page, g, '/groups?create=1');
+  const create = await dialog(page, 'storage-group', 'Create a group');
+  await create.getByRole('button', { name: 'Create the group' }).click();
+  await expect(create.getByText('Fill this in.')).toHaveCount(2);
+  await create.getByLabel('Name', { exact: true }).fill('db');
+  await create.getByRole('checkbox', { name: 'data, 1 GiB, of acme' }).check();
+  await create.getByRole('button', { name: 'Create the group' }).click();
+  await expect(create.getByText('The volume data is in the group db.')).toBeVisible();
+  await create.getByRole('button', { name: 'Create the group' }).click();
+  await expect(page.getByText('Group of 1 volume, of the tenant acme')).toBeVisible();
+  await page.getByRole('button', { name: 'Take a snapshot' }).click();
+  const take = await dialog(page, 'storage-group-snapshot', 'Take a snapshot of db');
+  await take.getByRole('button', { name: 'Take the snapshot' }).click();
+  await expect(page.getByText('The snapshot of db is being taken.')).toBeVisible();
+  await choose(page, 'Actions for before', 'Roll back…');
+  const back = await dialog(page, 'storage-group-rollback', 'Roll db back to before?');
+  await expect(back.getByText('data: all get the content')).toBeVisible();
+  await back.getByLabel('Type db to continue').fill('db');
+  await back.getByRole('button', { name: 'Roll back' }).click();
+  await expect(page.getByText('db is being rolled back.')).toBeVisible();
+  await choose(page, 'Actions for db', 'Dissolve…');
+  await (await dialog(page, 'storage-group-dissolve', 'Dissolve db?')).getByRole('button', { name: 'Dissolve the group' }).click();
+  await expect(page.getByText('db is dissolved.')).toBeVisible();
+  const spec = JSON.stringify({ name: 'db', volume_ids: [ids.volume] });
+  expect(asked).toEqual([`POST  ${spec}`, `POST  ${spec}`, 'POST /g1/snapshots {}', 'POST /g1/snapshots/s1/rollback {"confirm":true}', 'DELETE /g1']);
+  await whole(page, 'group', 'of one moment');
+  await page.goto(`${g.url}/groups`);
+  await whole(page, 'groups', '1 volume: data');
+});

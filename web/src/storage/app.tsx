@@ -20,6 +20,8 @@ import { BackupDetail } from './backups/detail';
 import { Backups } from './backups/list';
 import { Restore } from './backups/restore';
 import { find } from './find';
+import { GroupDetail } from './groups/detail';
+import { Groups } from './groups/list';
 import { ImageDetail } from './images/detail';
 import { Images } from './images/list';
 import { JobDetail, Jobs } from './jobs';
@@ -72,6 +74,7 @@ const places: readonly { label: string; items: readonly Place[] }[] = [
     items: [
       { label: 'Volumes', href: '/volumes', icon: 'deployment', key: 'v', operation: 'ListVolumes', page: <Volumes /> },
       { label: 'Images', href: '/images', icon: 'device', key: 'i', operation: 'ListRBDImages', page: <Images /> },
+      { label: 'Groups', href: '/groups', icon: 'peers', key: 'r', operation: 'ListVolumeGroups', page: <Groups /> },
       { label: 'Backups', href: '/backups', icon: 'clock', key: 'k', operation: 'ListBackups', page: <Backups /> },
       { label: 'Backends', href: '/backends', icon: 'server', key: 'b', operation: 'ListBackends', page: <Backends /> },
       { label: 'Policies', href: '/policies', icon: 'policy', key: 'p', operation: 'ListPolicies', page: <Policies /> },
@@ -144,6 +147,7 @@ function Pages() {
       <Route path="/images/:cluster/:pool/:image">
         {(at) => <ImageDetail key={`${at.cluster}/${at.pool}/${at.image}`} cluster={decodeURIComponent(at.cluster)} pool={decodeURIComponent(at.pool)} name={decodeURIComponent(at.image)} />}
       </Route>
+      <Route path="/groups/:id">{({ id }) => <GroupDetail key={id} id={decodeURIComponent(id)} />}</Route>
       <Route path="/backups/:id">{({ id }) => <BackupDetail key={id} id={decodeURIComponent(id)} />}</Route>
       {may('RestoreBackup') && (
         <Route path="/restore">

@@ -2,7 +2,7 @@
 import { useQuery } from '@tanstack/react-query';
 import { Link } from 'wouter';
 import { body } from '../ui/client';
-import { api, pageLimit, type Alert, type Backend, type Backup, type Bucket, type Cluster, type Job, type RBDImage, type Volume } from './api';
+import { api, pageLimit, type Alert, type Backend, type Backup, type Bucket, type Cluster, type Job, type RBDImage, type Volume, type VolumeGroup } from './api';
 import { osdOf, type Names } from './names';
 
 const segment = encodeURIComponent;
@@ -12,6 +12,7 @@ export const backendPath = (b: Pick<Backend, 'id'>) => `/backends/${segment(b.id
 export const backupPath = (b: Pick<Backup, 'id'>) => `/backups/${segment(b.id)}`;
 export const restorePath = (b: Pick<Backup, 'id'>) => `/restore?backup=${segment(b.id)}`;
 export const imagePath = (i: Pick<RBDImage, 'cluster_id' | 'pool' | 'name'>) => `/images/${segment(i.cluster_id)}/${segment(i.pool)}/${segment(i.name)}`;
+export const groupPath = (g: Pick<VolumeGroup, 'id'>) => `/groups/${segment(g.id)}`;
 export const jobPath = (j: Pick<Job, 'id'>) => `/jobs/${segment(j.id)}`;
 
 /** All clusters, as they were last seen. */
@@ -79,6 +80,8 @@ export function resourcePath(type: string, id: string): string | undefined {
       return volumePath({ id });
     case 'backup':
       return backupPath({ id });
+    case 'volume_group':
+      return groupPath({ id });
   }
   return undefined;
 }

@@ -7,7 +7,7 @@ export type Names = ReadonlyMap<string, string>;
 
 const none: Names = new Map();
 
-/** What the newest volumes, snapshots, buckets and backups are called, by id, with those that were seen before and are gone. */
+/** What the newest volumes, snapshots, groups, buckets and backups are called, by id, with those that were seen before and are gone. */
 export function useNames(): Names {
   const queries = useQueryClient();
   const key = ['volumes', 'names'];
@@ -15,10 +15,17 @@ export function useNames(): Names {
     queryKey: key,
     queryFn: async ({ signal }) => {
       const query = { params: { query: { limit: pageLimit } }, signal };
-      const [volumes, snapshots, buckets, backups] = await Promise.all([body(api.GET('/volumes', query)), body(api.GET('/snapshots', query)), body(api.GET('/buckets', query)), body(api.GET('/backups', query))]);
+      const [volumes, snapshots, groups, buckets, backups] = await Promise.all([
+        body(api.GET('/volumes', query)),
+        body(api.GET('/snapshots', query)),
+        body(api.GET('/volume-groups', query)),
+        body(api.GET('/buckets', query)),
+        body(api.GET('/backups', query)),
+      ]);
       return new Map([
         ...(queries.getQueryData<Names>(key) ?? none),
         ...[...volumes, ...snapshots].map((v) => [v.id, v.name] as const),
+        ...groups.map((g) => [g.id, `group ${g.name}`] as const),
         ...buckets.map((b) => [b.id, `bucket ${b.name}`] as const),
         ...backups.map((b) => [b.id, `backup of ${b.volume_name}`] as const),
       ]);

@@ -15,5 +15,9 @@ export function volumeField(error: unknown): string | undefined {
 /** The field of a form for an image or a snapshot of one. */
 export const imageField = (error: unknown) => (error instanceof ApiError && /^the (pool has an image|volume has a snapshot named) /.test(error.message) ? 'name' : volumeField(error));
 
+/** The field of a form for a group or a snapshot of one. */
+export const groupField = (error: unknown) =>
+  !(error instanceof ApiError) ? undefined : /^(there is a group of this name|the group has a snapshot named) /.test(error.message) ? 'name' : /^the volume \S+ is in the group /.test(error.message) ? 'volume_ids' : undefined;
+
 /** The field of the form that expands a volume. */
 export const expansionField = (error: unknown) => (volumeField(error) === 'size_bytes' ? 'new_size_bytes' : undefined);
