@@ -124,3 +124,46 @@ test('who may only read sees backups and cannot restore them', async ({ page }) 
   await page.goto(`${g.url}/restore`);
   await expect(page.getByText('There is no such page here')).toBeVisible();
 });
+
+test('a bucket is taken in, shows what it holds or that nobody knows, and is forgotten with its backups', async ({ page }) => {
+  await open(page, g, '/buckets');
+  await page.getByRole('button', { name: 'Create a bucket' }).click();
+  const create = await dialog(page, 'storage-bucket', 'Create a bucket');
+  await create.getByLabel('Name', { exact: true }).fill('logs');
+  await create.getByLabel('Size at most').fill('10');
+  await create.getByRole('button', { name: 'Create the bucket' }).click();
+  await expect(create.getByText('Write a number with its unit')).toBeVisible();
+  await create.getByLabel('Size at most').fill('10 GiB');
+  await create.getByRole('button', { name: 'Create the bucket' }).click();
+  // This gateway has no Ceph.
+  await expect(create.getByText('No backend has buckets.')).toBeVisible();
+  await page.goto(`${g.url}/buckets?create=known`);
+  const take = await dialog(page, 'storage-bucket-take', 'Take in a bucket');
+  await take.getByLabel('Entry').fill('offsite');
+  await take.getByLabel('Name', { exact: true }).fill('twice');
+  await take.getByRole('button', { name: 'Take in the bucket' }).click();
+  await expect(take.getByText('The bucket of the entry offsite was taken in already.')).toBeVisible();
+
+  await page.setViewportSize({ width: 360, height: 800 });
+  await page.goto(`${g.url}/buckets`);
+  await expectAccessible(page);
+  await page.getByRole('link', { name: 'offsite', exact: true }).click();
+  await expect(page.locator(badge)).toHaveText('bound');
+  await expect(page.getByText(/B, no limit$/)).toBeVisible();
+  await expect(page.getByText('never shown here')).toBeVisible();
+  await expect(page.getByRole('main')).not.toContainText('secret-of-the-tests');
+  await expectNoSidewaysScroll(page);
+  await expectAccessible(page);
+  store.stop();
+  await page.reload();
+  await expect(page.getByText('What it holds is not known:')).toBeVisible();
+  await expect(page.getByText('Lifecycle rules')).toHaveCount(0);
+  await expectAccessible(page);
+  await shot(page, 'storage-bucket-silent-360', true);
+  await choose(page, 'Actions for offsite', 'Forget…');
+  const forget = await dialog(page, 'storage-bucket-forget', 'Forget offsite?');
+  await expect(forget.getByText('It has 1 backup.')).toBeVisible();
+  await forget.getByLabel('Type offsite to continue').fill('offsite');
+  await forget.getByRole('button', { name: 'Forget the bucket' }).click();
+  await expect(page.getByText('There is no such bucket here')).toBeVisible();
+});

@@ -48,7 +48,9 @@ const pages: Record<string, Look[]> = {
     ['volume-snapshots', () => `/volumes/${ids.volume}#snapshots`, 'data-2'],
     ['volume-missing', () => '/volumes/nowhere', 'There is no such volume here'],
   ],
-  'backups': [
+  'buckets and backups': [
+    ['buckets', () => '/buckets', 'others'],
+    ['bucket', () => `/buckets/${ids.bucket}`, 'Lifecycle rules'],
     ['backups', () => '/backups', 'no data'],
     ['backup', () => `/backups/${ids.backup}`, 'manifest: what the volume is'],
     ['volume-backups', () => `/volumes/${ids.volume}#backups`, 'no data'],

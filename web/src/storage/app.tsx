@@ -19,6 +19,8 @@ import { Backends } from './backends/list';
 import { BackupDetail } from './backups/detail';
 import { Backups } from './backups/list';
 import { Restore } from './backups/restore';
+import { BucketDetail } from './buckets/detail';
+import { Buckets } from './buckets/list';
 import { find } from './find';
 import { GroupDetail } from './groups/detail';
 import { Groups } from './groups/list';
@@ -76,6 +78,7 @@ const places: readonly { label: string; items: readonly Place[] }[] = [
       { label: 'Images', href: '/images', icon: 'device', key: 'i', operation: 'ListRBDImages', page: <Images /> },
       { label: 'Groups', href: '/groups', icon: 'peers', key: 'r', operation: 'ListVolumeGroups', page: <Groups /> },
       { label: 'Backups', href: '/backups', icon: 'clock', key: 'k', operation: 'ListBackups', page: <Backups /> },
+      { label: 'Buckets', href: '/buckets', icon: 'site', key: 'u', operation: 'ListBuckets', page: <Buckets /> },
       { label: 'Backends', href: '/backends', icon: 'server', key: 'b', operation: 'ListBackends', page: <Backends /> },
       { label: 'Policies', href: '/policies', icon: 'policy', key: 'p', operation: 'ListPolicies', page: <Policies /> },
     ],
@@ -149,6 +152,7 @@ function Pages() {
       </Route>
       <Route path="/groups/:id">{({ id }) => <GroupDetail key={id} id={decodeURIComponent(id)} />}</Route>
       <Route path="/backups/:id">{({ id }) => <BackupDetail key={id} id={decodeURIComponent(id)} />}</Route>
+      <Route path="/buckets/:id">{({ id }) => <BucketDetail key={id} id={decodeURIComponent(id)} />}</Route>
       {may('RestoreBackup') && (
         <Route path="/restore">
           <Restore />

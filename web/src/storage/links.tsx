@@ -10,6 +10,7 @@ const segment = encodeURIComponent;
 export const volumePath = (v: Pick<Volume, 'id'>) => `/volumes/${segment(v.id)}`;
 export const backendPath = (b: Pick<Backend, 'id'>) => `/backends/${segment(b.id)}`;
 export const backupPath = (b: Pick<Backup, 'id'>) => `/backups/${segment(b.id)}`;
+export const bucketPath = (b: Pick<Bucket, 'id'>) => `/buckets/${segment(b.id)}`;
 export const restorePath = (b: Pick<Backup, 'id'>) => `/restore?backup=${segment(b.id)}`;
 export const imagePath = (i: Pick<RBDImage, 'cluster_id' | 'pool' | 'name'>) => `/images/${segment(i.cluster_id)}/${segment(i.pool)}/${segment(i.name)}`;
 export const groupPath = (g: Pick<VolumeGroup, 'id'>) => `/groups/${segment(g.id)}`;
@@ -80,6 +81,8 @@ export function resourcePath(type: string, id: string): string | undefined {
       return volumePath({ id });
     case 'backup':
       return backupPath({ id });
+    case 'bucket':
+      return bucketPath({ id });
     case 'volume_group':
       return groupPath({ id });
   }

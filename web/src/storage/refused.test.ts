@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { ApiError } from '../ui/problem';
-import { expansionField, groupField, imageField, volumeField } from './refused';
+import { bucketField, expansionField, groupField, imageField, volumeField } from './refused';
 
 const refusal = (message: string) => new ApiError(409, 'CONFLICT', message);
 
@@ -31,3 +31,9 @@ it.each([
   ['the volume data is in the group db', 'volume_ids'],
   ['the group has 2 snapshots; delete them first', undefined],
 ])('of a group, “%s” is about %s', (message, field) => expect(groupField(refusal(message))).toBe(field));
+
+it.each([
+  ['there is a bucket named logs already, which was made in another way', 'name'],
+  ['the bucket of the entry offsite was taken in already', 'connection_ref'],
+  ['the bucket is pending; wait until its job has ended', undefined],
+])('of a bucket, “%s” is about %s', (message, field) => expect(bucketField(refusal(message))).toBe(field));

@@ -19,5 +19,9 @@ export const imageField = (error: unknown) => (error instanceof ApiError && /^th
 export const groupField = (error: unknown) =>
   !(error instanceof ApiError) ? undefined : /^(there is a group of this name|the group has a snapshot named) /.test(error.message) ? 'name' : /^the volume \S+ is in the group /.test(error.message) ? 'volume_ids' : undefined;
 
+/** The field of a form for a bucket. */
+export const bucketField = (error: unknown) =>
+  !(error instanceof ApiError) ? undefined : error.message.startsWith('there is a bucket named ') ? 'name' : error.message.startsWith('the bucket of the entry ') ? 'connection_ref' : undefined;
+
 /** The field of the form that expands a volume. */
 export const expansionField = (error: unknown) => (volumeField(error) === 'size_bytes' ? 'new_size_bytes' : undefined);

@@ -1,6 +1,6 @@
 /** The states of backends, volumes, snapshots, jobs and alerts with their texts and colours, and what each state allows. */
 import { Status, words, type Tone } from '../ui/status';
-import type { Alert, Backend, BackendStatus, Backup, BackupState, Condition, Job, JobState, Severity, Snapshot, SnapshotState, Volume, VolumeState } from './api';
+import type { Alert, Backend, BackendStatus, Backup, BackupState, Bucket, BucketState, Condition, Job, JobState, Severity, Snapshot, SnapshotState, Volume, VolumeState } from './api';
 
 const conditions: Record<Condition, Tone> = { ok: 'ok', warning: 'warn', error: 'bad', unknown: 'idle' };
 
@@ -82,6 +82,12 @@ const backupTones: Record<BackupState, Tone> = { pending: 'idle', uploading: 'in
 export const backupStates = Object.keys(backupTones) as BackupState[];
 
 export const BackupStatus = ({ backup }: { backup: Pick<Backup, 'state'> }) => <Status tone={backupTones[backup.state]}>{backup.state}</Status>;
+
+const bucketTones: Record<BucketState, Tone> = { pending: 'info', bound: 'ok', deleting: 'info', error: 'bad' };
+
+export const bucketStates = Object.keys(bucketTones) as BucketState[];
+
+export const BucketStatus = ({ bucket }: { bucket: Pick<Bucket, 'state'> }) => <Status tone={bucketTones[bucket.state]}>{bucket.state}</Status>;
 
 /** Whether the backup has data that can be checked and made a volume of. */
 export const restorable = (b: Pick<Backup, 'state' | 'mode'>) => b.state === 'completed' && b.mode === 'data';

@@ -5,7 +5,7 @@ import { Status } from '../../ui/status';
 import type { Column } from '../../ui/table';
 import { EndTime, Time } from '../../ui/time';
 import type { Backup, Bucket } from '../api';
-import { bucketLabel } from '../links';
+import { bucketLabel, bucketPath } from '../links';
 import { BackupStatus } from '../states';
 
 /** How a backup was uploaded. Nobody knows before it is complete. */
@@ -23,7 +23,7 @@ export function Verified({ backup: { verification: v } }: { backup: Pick<Backup,
 
 export const BucketName = ({ id, buckets }: { id: string; buckets: readonly Bucket[] | undefined }) => {
   const bucket = buckets?.find((b) => b.id === id);
-  return bucket ? <Link href={`/backups?bucket=${encodeURIComponent(id)}`}>{bucketLabel(bucket)}</Link> : <span className="muted">{buckets ? 'gone' : 'not known'}</span>;
+  return bucket ? <Link href={bucketPath(bucket)}>{bucketLabel(bucket)}</Link> : <span className="muted">{buckets ? 'gone' : 'not known'}</span>;
 };
 
 export const backupColumns = (buckets: readonly Bucket[] | undefined): readonly Column<Backup>[] => [
