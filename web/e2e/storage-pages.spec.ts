@@ -53,9 +53,6 @@ const pages: Record<string, Look[]> = {
     ['bucket', () => `/buckets/${ids.bucket}`, 'Lifecycle rules'],
     ['backups', () => '/backups', 'no data'],
     ['backup', () => `/backups/${ids.backup}`, 'manifest: what the volume is'],
-    ['volume-backups', () => `/volumes/${ids.volume}#backups`, 'no data'],
-    ['backup-missing', () => '/backups/nowhere', 'There is no such backup here'],
-    ['restore', () => '/restore', 'There is no backup to restore'],
     ['restore-manifest', () => `/restore?backup=${ids.backup}`, 'This backup has no data.'],
   ],
   'backends, policies and alerts': [
@@ -150,6 +147,63 @@ test('an alert is looked into, acknowledged and silenced; a backend is cordoned,
   await g.call('POST', `/backends/${ids.backend}/uncordon`);
   await create.getByRole('button', { name: 'Create the volume' }).click();
   await expect(page.getByRole('heading', { name: 'late', level: 1 })).toBeVisible();
+});
+
+test('a schedule is made, paused, changed, enabled and deleted', async ({ page }) => {
+  await open(page, g, `/volumes/${ids.volume}`);
+  await page.getByRole('link', { name: 'what is done to it at regular times' }).click();
+  await page.getByRole('button', { name: 'Create a schedule' }).first().click();
+  const form = await dialog(page, 'storage-schedule', 'Create a schedule');
+  await expect(form.getByLabel('Volume', { exact: true })).toHaveValue(ids.volume);
+  await form.getByLabel('Name').fill('nightly');
+  await form.getByLabel('What').selectOption('backup');
+  await form.getByLabel('Every', { exact: true }).fill('1 min');
+  await form.getByLabel('Key').fill('nobody');
+  await form.getByLabel('First run').fill('2040-01-01T03:00:00');
+  await form.getByRole('button', { name: 'Create the schedule' }).click();
+  await expect(form.getByText('Must be at least 5 minutes.')).toBeVisible();
+  await form.getByLabel('Every', { exact: true }).fill('1 day');
+  await form.getByRole('button', { name: 'Create the schedule' }).click();
+  await expect(form.getByText('The setting backup-keys has no entry nobody.')).toBeVisible();
+  await form.getByLabel('Key').fill('');
+  await form.getByRole('button', { name: 'Create the schedule' }).click();
+  const row = page.getByRole('row').filter({ hasText: 'nightly' });
+  await expect(row).toContainText('enabled');
+  await whole(page, 'schedules', 'nightly');
+  await choose(page, 'Actions for nightly', 'Pause…');
+  await (await dialog(page, 'storage-schedule-pause', 'Pause nightly?')).getByRole('button', { name: 'Pause the schedule' }).click();
+  await expect(row).toContainText('paused');
+  await choose(page, 'Actions for nightly', 'Change…');
+  const change = await dialog(page, 'storage-schedule-change', 'Change nightly');
+  await expect(change.getByLabel('First run')).toHaveValue(/^2040-01-01T03:00/);
+  await change.getByLabel('Keep').fill('7');
+  await change.getByRole('button', { name: 'Save' }).click();
+  await expect(row).toContainText('the newest 7');
+  // What was not changed stays.
+  await expect(row).toContainText('paused');
+  await choose(page, 'Actions for nightly', 'Enable…');
+  const enable = await dialog(page, 'storage-schedule-enable', 'Enable nightly?');
+  await expect(enable.getByText('It runs at the next of its times')).toBeVisible();
+  await enable.getByRole('button', { name: 'Enable the schedule' }).click();
+  await expect(row).toContainText('enabled');
+  await choose(page, 'Actions for nightly', 'Delete…');
+  await (await dialog(page, 'storage-schedule-delete', 'Delete the schedule nightly?')).getByRole('button', { name: 'Delete the schedule' }).click();
+  await expect(page.getByText('No schedule matches')).toBeVisible();
+});
+
+test('events follow by themselves, and are filtered in the address', async ({ page }) => {
+  await open(page, g, '/events?type=audit');
+  await expect(page.getByRole('cell', { name: 'volume.create' }).first()).toBeVisible();
+  await expect(page.getByText('succeeded', { exact: true })).toHaveCount(0);
+  await g.call('PUT', '/tenants/late', {});
+  await expect(page.getByRole('row').filter({ hasText: 'tenant late' })).toBeVisible();
+  await page.getByLabel('Type').selectOption('job');
+  await page.getByLabel('About the ID').fill(ids.volume);
+  await expect(page).toHaveURL(new RegExp(`type=job&resource=${ids.volume}`));
+  await page.getByRole('table', { name: 'Events' }).getByRole('link', { name: 'job' }).first().click();
+  await expect(page.getByText('Asked for by')).toBeVisible();
+  await page.goto(`${g.url}/volumes/${ids.volume}#events`);
+  await whole(page, 'volume-events', 'volume.create');
 });
 
 test('OSDs are a tree by host, and taking one out asks first', async ({ page }) => {

@@ -21,6 +21,7 @@ import { Backups } from './backups/list';
 import { Restore } from './backups/restore';
 import { BucketDetail } from './buckets/detail';
 import { Buckets } from './buckets/list';
+import { Events } from './events';
 import { find } from './find';
 import { GroupDetail } from './groups/detail';
 import { Groups } from './groups/list';
@@ -32,6 +33,7 @@ import { LiveProvider, useLive } from './live';
 import { PausedBanner } from './maintenance';
 import { Overview } from './overview';
 import { Policies } from './policies';
+import { Schedules } from './schedules/list';
 import { underWay } from './states';
 import { Tenants } from './tenants';
 import { VolumeDetail } from './volumes/detail';
@@ -79,6 +81,7 @@ const places: readonly { label: string; items: readonly Place[] }[] = [
       { label: 'Groups', href: '/groups', icon: 'peers', key: 'r', operation: 'ListVolumeGroups', page: <Groups /> },
       { label: 'Backups', href: '/backups', icon: 'clock', key: 'k', operation: 'ListBackups', page: <Backups /> },
       { label: 'Buckets', href: '/buckets', icon: 'site', key: 'u', operation: 'ListBuckets', page: <Buckets /> },
+      { label: 'Schedules', href: '/schedules', icon: 'refresh', key: 's', operation: 'ListSchedules', page: <Schedules /> },
       { label: 'Backends', href: '/backends', icon: 'server', key: 'b', operation: 'ListBackends', page: <Backends /> },
       { label: 'Policies', href: '/policies', icon: 'policy', key: 'p', operation: 'ListPolicies', page: <Policies /> },
     ],
@@ -88,6 +91,7 @@ const places: readonly { label: string; items: readonly Place[] }[] = [
     items: [
       { label: 'Alerts', href: '/alerts', icon: 'alert', key: 'l', operation: 'ListAlerts', page: <Alerts /> },
       { label: 'Jobs', href: '/jobs', icon: 'activity', key: 'j', operation: 'ListJobs', page: <Jobs /> },
+      { label: 'Events', href: '/events', icon: 'event', key: 'e', operation: 'ListEvents', page: <Events /> },
     ],
   },
   {

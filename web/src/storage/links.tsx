@@ -83,6 +83,8 @@ export function resourcePath(type: string, id: string): string | undefined {
       return backupPath({ id });
     case 'bucket':
       return bucketPath({ id });
+    // Events name a group as the audit log does.
+    case 'group':
     case 'volume_group':
       return groupPath({ id });
   }

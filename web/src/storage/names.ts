@@ -45,8 +45,8 @@ export function osdOf(id: string): { cluster: string; number: string } | undefin
   return found ? { cluster: found[1] ?? '', number: found[2] ?? '' } : undefined;
 }
 
-/** What a job is about, as in “data”, “OSD 3” or “volume …1a2b3c4d”. */
-export function resourceName({ type, id }: Job['resource'], names: Names): string {
+/** What a job or an event is about, as in “data”, “OSD 3” or “volume …1a2b3c4d”. */
+export function resourceName({ type, id }: { type: string; id: string }, names: Names): string {
   if (type === 'osd') return `OSD ${osdOf(id)?.number ?? id}`;
   return names.get(id) ?? `${type.replaceAll('_', ' ')} ${shortId(id)}`;
 }

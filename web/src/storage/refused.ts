@@ -23,5 +23,8 @@ export const groupField = (error: unknown) =>
 export const bucketField = (error: unknown) =>
   !(error instanceof ApiError) ? undefined : error.message.startsWith('there is a bucket named ') ? 'name' : error.message.startsWith('the bucket of the entry ') ? 'connection_ref' : undefined;
 
+/** The field of a form for a schedule. */
+export const scheduleField = (error: unknown) => (error instanceof ApiError && error.message.startsWith('there is a schedule named ') ? 'name' : undefined);
+
 /** The field of the form that expands a volume. */
 export const expansionField = (error: unknown) => (volumeField(error) === 'size_bytes' ? 'new_size_bytes' : undefined);

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { exactSpan, parseSpan } from './spans';
+import { exactSpan, parseSpan, spanField } from './spans';
 
 it.each([
   ['30 days', 2_592_000],
@@ -20,3 +20,10 @@ it.each([
   [1_209_600, '2 weeks'],
   [301, '301 seconds'],
 ])('%s seconds are %s', (seconds, text) => expect(exactSpan(seconds)).toBe(text));
+
+it('a span that is too short is refused in words', () => {
+  const field = spanField('every', 'Every', {}, 300);
+  expect(field.read?.('5 min')).toBe(300);
+  expect(() => field.read?.('1 min')).toThrow('Must be at least 5 minutes.');
+  expect(() => field.read?.('often')).toThrow('Write a number with its unit');
+});

@@ -25,8 +25,8 @@ export function exactSpan(seconds: number): string {
   return `${n} ${n === 1 ? unit[1].slice(0, -1) : unit[1]}`;
 }
 
-/** A field for a span in seconds. */
-export const spanField = (name: string, label: string, more: Partial<FieldSpec> = {}): FieldSpec => ({
+/** A field for a span in seconds, which is not shorter than the least. */
+export const spanField = (name: string, label: string, more: Partial<FieldSpec> = {}, least = 0): FieldSpec => ({
   name,
   label,
   kind: 'text',
@@ -34,6 +34,7 @@ export const spanField = (name: string, label: string, more: Partial<FieldSpec> 
   read: (text) => {
     const span = parseSpan(String(text));
     if (span === undefined) throw new DraftError('Write a number with its unit, as in 12 hours or 30 days.');
+    if (span < least) throw new DraftError(`Must be at least ${exactSpan(least)}.`);
     return span;
   },
   show: (seconds) => (Number(seconds) > 0 ? exactSpan(Number(seconds)) : ''),

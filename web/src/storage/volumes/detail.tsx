@@ -16,6 +16,7 @@ import { DateTime, Time } from '../../ui/time';
 import { Absent, loaded } from '../absent';
 import { api, pageLimit, type Volume } from '../api';
 import { BackupTable } from '../backups/list';
+import { EventTable } from '../events';
 import { Busy, JobTable } from '../jobs';
 import { backendPath, useBackends, useClusters, volumePath } from '../links';
 import { useLive } from '../live';
@@ -72,6 +73,7 @@ export function VolumeDetail({ id }: { id: string }) {
             { id: 'overview', label: 'Overview', content: () => <Summary volume={v} /> },
             { id: 'snapshots', label: 'Snapshots', content: () => <Snapshots volume={v} take={take} /> },
             { id: 'backups', label: 'Backups', content: () => <BackupsOf volume={v} make={backup(v)} /> },
+            { id: 'events', label: 'Events', content: () => <EventsOf volume={v} /> },
             {
               id: 'jobs',
               label: 'Jobs',
@@ -129,6 +131,7 @@ function Summary({ volume: v }: { volume: Volume }) {
             ['Tenant', v.tenant_id || <span key="t" className="muted">none</span>],
             v.owner !== undefined && ['For', [v.owner.product, v.owner.resource_type, v.owner.resource_id, v.owner.role].filter(Boolean).join(' ')],
             ['Made by', v.managed ? 'the gateway' : 'others'],
+            ['Schedules', <Link key="s" href={`/schedules?volume=${encodeURIComponent(v.id)}`}>what is done to it at regular times</Link>],
             ['Created', <DateTime key="c" at={v.created_at} />],
             ['Changed', <Time key="u" at={v.updated_at} />],
             v.pvc_name !== '' && ['Claim', `${v.kubernetes_namespace}/${v.pvc_name}`],
@@ -156,6 +159,15 @@ function BackupsOf({ volume: v, make }: { volume: Volume; make: MenuAction | und
       }
     >
       <BackupTable at="backups." label={`Backups of ${v.name}`} pages={pages} left={['tenant']} empty={{ icon: 'clock', title: 'There are no backups', text: 'A backup is a copy of the volume in a bucket. It outlives the volume.' }} />
+    </Card>
+  );
+}
+
+function EventsOf({ volume: v }: { volume: Volume }) {
+  const pages = usePages(['events', 'of', v.id], (cursor, signal) => page(api.GET('/volumes/{id}/events', { params: { path: { id: v.id }, query: { cursor } }, signal })), { refreshSeconds: 3 });
+  return (
+    <Card flush>
+      <EventTable at="events." label={`Events of ${v.name}`} pages={pages} />
     </Card>
   );
 }
