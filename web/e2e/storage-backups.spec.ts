@@ -58,6 +58,7 @@ test('a volume is backed up, the backup verified and restored by the wizard, and
   await page.getByLabel('Size').fill('2 MiB');
   await page.getByRole('button', { name: 'Review' }).click();
   await expect(steps.locator('[aria-current=step]')).toContainText('Review');
+  await expect(page.getByRole('heading', { level: 1 })).toBeFocused();
   await expectAccessible(page);
   await shot(page, 'storage-restore-review', true);
   await page.getByRole('button', { name: 'Restore to a new volume' }).click();

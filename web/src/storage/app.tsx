@@ -28,7 +28,7 @@ import { Groups } from './groups/list';
 import { ImageDetail } from './images/detail';
 import { Images } from './images/list';
 import { JobDetail, Jobs } from './jobs';
-import { useOpenAlerts } from './links';
+import { imageAt, useOpenAlerts } from './links';
 import { LiveProvider, useLive } from './live';
 import { PausedBanner } from './maintenance';
 import { Overview } from './overview';
@@ -151,9 +151,7 @@ function Pages() {
           )),
       )}
       <Route path="/volumes/:id">{({ id }) => <VolumeDetail key={id} id={decodeURIComponent(id)} />}</Route>
-      <Route path="/images/:cluster/:pool/:image">
-        {(at) => <ImageDetail key={`${at.cluster}/${at.pool}/${at.image}`} cluster={decodeURIComponent(at.cluster)} pool={decodeURIComponent(at.pool)} name={decodeURIComponent(at.image)} />}
-      </Route>
+      <Route path="/images/:cluster/:pool/:image">{() => <ImageDetail key={location.pathname} {...imageAt(location.pathname)} />}</Route>
       <Route path="/groups/:id">{({ id }) => <GroupDetail key={id} id={decodeURIComponent(id)} />}</Route>
       <Route path="/backups/:id">{({ id }) => <BackupDetail key={id} id={decodeURIComponent(id)} />}</Route>
       <Route path="/buckets/:id">{({ id }) => <BucketDetail key={id} id={decodeURIComponent(id)} />}</Route>

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import type { Cluster } from './api';
-import { resourcePath, subjectPath } from './links';
+import { imageAt, imagePath, resourcePath, subjectPath } from './links';
 
 const clusters = [{ id: 'c1', backend_id: 'b1' } as Cluster];
 
@@ -27,3 +27,8 @@ it.each([
   ['volume_group', '/groups/a%2Fb'],
   ['osd', undefined],
 ])('a job about a %s leads to %s', (type, path) => expect(resourcePath(type, 'a/b')).toBe(path));
+
+it('any name of an image survives its address', () => {
+  const image = { cluster_id: 'c1', pool: 'a b', name: '50%25 of ü?#&+' };
+  expect(imageAt(imagePath(image))).toEqual({ cluster: 'c1', pool: 'a b', name: '50%25 of ü?#&+' });
+});

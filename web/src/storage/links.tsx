@@ -14,6 +14,12 @@ export const bucketPath = (b: Pick<Bucket, 'id'>) => `/buckets/${segment(b.id)}`
 export const restorePath = (b: Pick<Backup, 'id'>) => `/restore?backup=${segment(b.id)}`;
 export const imagePath = (i: Pick<RBDImage, 'cluster_id' | 'pool' | 'name'>) => `/images/${segment(i.cluster_id)}/${segment(i.pool)}/${segment(i.name)}`;
 export const groupPath = (g: Pick<VolumeGroup, 'id'>) => `/groups/${segment(g.id)}`;
+/** The image of a page. The path is that of the browser: the router decodes a part of it, and names may hold a percent sign. */
+export function imageAt(pathname: string): { cluster: string; pool: string; name: string } {
+  const [cluster = '', pool = '', name = ''] = pathname.split('/').slice(2).map(decodeURIComponent);
+  return { cluster, pool, name };
+}
+
 export const jobPath = (j: Pick<Job, 'id'>) => `/jobs/${segment(j.id)}`;
 
 /** All clusters, as they were last seen. */

@@ -1,8 +1,9 @@
 /** Restoring a backup to a new volume, step by step. The backup and the job are in the address: a reload goes on where one was. */
-import { useState } from 'react';
+import { useEffect, useState } from 'react';
 import { Link, useLocation } from 'wouter';
 import { useParam } from '../../ui/address';
 import { body, page } from '../../ui/client';
+import { restoreFocus } from '../../ui/dialog';
 import { Card, Facts } from '../../ui/facts';
 import { Form } from '../../ui/form';
 import { Failure, Notice } from '../../ui/notice';
@@ -86,6 +87,8 @@ function RestoreOf({ id, plan, onPlan }: { id: string; plan: Plan; onPlan: (plan
   const b = loaded(query);
   const [reviewing, setReviewing] = useState(false);
   const [refused, setRefused] = useState<unknown>();
+  // The button that leads to another step goes with its step.
+  useEffect(restoreFocus, [reviewing]);
   // The form knows its choices from the beginning.
   if (!b || !policies.data) return <Absent noun="backup" list={list} query={b ? policies : query} />;
   const text = `${b.volume_name}, ${bytes(b.size_bytes)}`;

@@ -18,7 +18,7 @@ import { api, pageLimit, type Volume } from '../api';
 import { BackupTable } from '../backups/list';
 import { EventTable } from '../events';
 import { Busy, JobTable } from '../jobs';
-import { backendPath, useBackends, useClusters, volumePath } from '../links';
+import { backendPath, imagePath, useBackends, useClusters, volumePath } from '../links';
 import { useLive } from '../live';
 import { Health, underWay, VolumeStatus } from '../states';
 import { useVolumeActions } from './actions';
@@ -120,7 +120,18 @@ function Summary({ volume: v }: { volume: Volume }) {
           facts={[
             ['Backend', backend ? <Link key="b" href={backendPath(backend)}>{backend.name}</Link> : <span key="b" className="muted">not known</span>],
             ['Pool', pool ? `${pool.name}${pool.missing ? ' (the cluster does not have it any more)' : ''}` : <span key="p" className="muted">not known</span>],
-            ['Name there', v.backend_native_id ? <code key="n">{v.backend_native_id}</code> : <span key="n" className="muted">not known yet</span>],
+            [
+              'Name there',
+              !v.backend_native_id ? (
+                <span key="n" className="muted">not known yet</span>
+              ) : pool?.kind === 'rbd' ? (
+                <Link key="n" href={imagePath({ cluster_id: v.cluster_id, pool: pool.name, name: v.backend_native_id })}>
+                  <code>{v.backend_native_id}</code>
+                </Link>
+              ) : (
+                <code key="n">{v.backend_native_id}</code>
+              ),
+            ],
             ['Policy', v.policy || <span key="y" className="muted">none</span>],
           ]}
         />
