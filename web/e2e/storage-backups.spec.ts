@@ -155,6 +155,15 @@ test('a bucket is taken in, shows what it holds or that nobody knows, and is for
   await expect(page.getByRole('main')).not.toContainText('secret-of-the-tests');
   await expectNoSidewaysScroll(page);
   await expectAccessible(page);
+  await page.getByRole('tab', { name: 'Objects' }).click();
+  await page.getByRole('link', { name: 'mainstay/', exact: true }).click();
+  await expect(page).toHaveURL(/prefix=mainstay%2F#objects$/);
+  await expect(page.getByRole('link', { name: 'mainstay/', exact: true })).toHaveCount(0);
+  await page.getByRole('link', { name: 'Folder above' }).click();
+  await expect(page.getByRole('link', { name: 'mainstay/', exact: true })).toBeVisible();
+  await expectNoSidewaysScroll(page);
+  await expectAccessible(page);
+  await page.getByRole('tab', { name: 'Overview' }).click();
   store.stop();
   await page.reload();
   await expect(page.getByText('What it holds is not known:')).toBeVisible();

@@ -21,6 +21,7 @@ export type BackupSpec = Schemas['BackupSpec'];
 export type BackupState = Schemas['BackupState'];
 export type BackupVerifySpec = Schemas['BackupVerifySpec'];
 export type Bucket = Schemas['Bucket'];
+export type BucketEntry = Schemas['BucketEntry'];
 export type BucketRule = Schemas['BucketRule'];
 export type BucketSpec = Schemas['BucketSpec'];
 export type BucketState = Schemas['BucketState'];

@@ -1,4 +1,4 @@
-/** A bucket: where it is, what it holds against its limits, its lifecycle rules, its backups and jobs. Its keys are never shown. */
+/** A bucket: where it is, what it holds against its limits, its lifecycle rules, its objects, backups and jobs. Its keys are never shown. */
 import { useQuery } from '@tanstack/react-query';
 import { body, page } from '../../ui/client';
 import { Copyable } from '../../ui/copy';
@@ -20,6 +20,7 @@ import { BackupTable } from '../backups/list';
 import { Busy, JobTable } from '../jobs';
 import { BucketStatus, underWay } from '../states';
 import { useBucketActions } from './actions';
+import { Objects } from './objects';
 
 const list = { title: 'Buckets', href: '/buckets' };
 
@@ -56,6 +57,7 @@ export function BucketDetail({ id }: { id: string }) {
           inAddress
           tabs={[
             { id: 'overview', label: 'Overview', content: () => <Summary bucket={b} /> },
+            { id: 'objects', label: 'Objects', content: () => <Objects bucket={b} /> },
             { id: 'backups', label: 'Backups', content: () => <BackupsIn bucket={b} /> },
             {
               id: 'jobs',
