@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { until } from './fixtures';
 import { binary, end, freePort } from './server';
+import type { Store } from './s3';
 import { signIn } from './session';
 
 const secret = 'the-secret-of-the-tests-of-the-storage-gateway';
@@ -25,10 +26,11 @@ export interface Gateway {
 const part = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url');
 
 /** Starts a gateway. One without tokens lets everybody in. */
-export async function startGateway({ tokens = true } = {}): Promise<Gateway> {
+export async function startGateway({ tokens = true, store }: { tokens?: boolean; /** What the entry `offsite` of its setting s3-buckets leads to. */ store?: Store } = {}): Promise<Gateway> {
   const folder = mkdtempSync(join(tmpdir(), 'mainstay-store-e2e-'));
   mkdirSync(join(folder, 'local'));
   writeFileSync(join(folder, 'gone'), 'no folder');
+  if (store) writeFileSync(join(folder, 'offsite.json'), JSON.stringify({ endpoint: store.url, access_key: 'access', secret_key: 'secret-of-the-tests', bucket: store.bucket }), { mode: 0o600 });
   const url = `http://127.0.0.1:${await freePort()}`;
   const child: ChildProcess = spawn(binary, ['serve', 'storage'], {
     cwd: folder,
@@ -38,6 +40,7 @@ export async function startGateway({ tokens = true } = {}): Promise<Gateway> {
       STORE_GRPC_ADDR: 'off',
       STORE_DATA: join(folder, 'data'),
       STORE_DIRECTORIES: `local=${join(folder, 'local')},gone=${join(folder, 'gone')}`,
+      ...(store && { STORE_S3_BUCKETS: `offsite=${join(folder, 'offsite.json')}` }),
       STORE_MONITOR_INTERVAL_SECS: '1',
       STORE_AUTH_REQUIRED: String(tokens),
       STORE_JWT_SECRET: secret,

@@ -7,7 +7,7 @@ import { EndTime } from '../ui/time';
 /** What each role may do, as the contract has it. */
 const roles: Record<string, string> = {
   viewer: 'reads',
-  operator: 'makes volumes, snapshots and clones, expands volumes, and handles alerts',
+  operator: 'makes volumes, images, groups, snapshots, clones, buckets, backups and schedules, and handles alerts',
   admin: 'everything',
 };
 

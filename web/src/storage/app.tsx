@@ -16,13 +16,24 @@ import { callerOf, session, useMay } from './api';
 import { Audit } from './audit';
 import { BackendDetail } from './backends/detail';
 import { Backends } from './backends/list';
+import { BackupDetail } from './backups/detail';
+import { Backups } from './backups/list';
+import { Restore } from './backups/restore';
+import { BucketDetail } from './buckets/detail';
+import { Buckets } from './buckets/list';
+import { Events } from './events';
 import { find } from './find';
+import { GroupDetail } from './groups/detail';
+import { Groups } from './groups/list';
+import { ImageDetail } from './images/detail';
+import { Images } from './images/list';
 import { JobDetail, Jobs } from './jobs';
-import { useOpenAlerts } from './links';
+import { imageAt, useOpenAlerts } from './links';
 import { LiveProvider, useLive } from './live';
 import { PausedBanner } from './maintenance';
 import { Overview } from './overview';
 import { Policies } from './policies';
+import { Schedules } from './schedules/list';
 import { underWay } from './states';
 import { Tenants } from './tenants';
 import { VolumeDetail } from './volumes/detail';
@@ -66,6 +77,11 @@ const places: readonly { label: string; items: readonly Place[] }[] = [
     label: 'Storage',
     items: [
       { label: 'Volumes', href: '/volumes', icon: 'deployment', key: 'v', operation: 'ListVolumes', page: <Volumes /> },
+      { label: 'Images', href: '/images', icon: 'device', key: 'i', operation: 'ListRBDImages', page: <Images /> },
+      { label: 'Groups', href: '/groups', icon: 'peers', key: 'r', operation: 'ListVolumeGroups', page: <Groups /> },
+      { label: 'Backups', href: '/backups', icon: 'clock', key: 'k', operation: 'ListBackups', page: <Backups /> },
+      { label: 'Buckets', href: '/buckets', icon: 'site', key: 'u', operation: 'ListBuckets', page: <Buckets /> },
+      { label: 'Schedules', href: '/schedules', icon: 'refresh', key: 's', operation: 'ListSchedules', page: <Schedules /> },
       { label: 'Backends', href: '/backends', icon: 'server', key: 'b', operation: 'ListBackends', page: <Backends /> },
       { label: 'Policies', href: '/policies', icon: 'policy', key: 'p', operation: 'ListPolicies', page: <Policies /> },
     ],
@@ -75,6 +91,7 @@ const places: readonly { label: string; items: readonly Place[] }[] = [
     items: [
       { label: 'Alerts', href: '/alerts', icon: 'alert', key: 'l', operation: 'ListAlerts', page: <Alerts /> },
       { label: 'Jobs', href: '/jobs', icon: 'activity', key: 'j', operation: 'ListJobs', page: <Jobs /> },
+      { label: 'Events', href: '/events', icon: 'event', key: 'e', operation: 'ListEvents', page: <Events /> },
     ],
   },
   {
@@ -134,6 +151,15 @@ function Pages() {
           )),
       )}
       <Route path="/volumes/:id">{({ id }) => <VolumeDetail key={id} id={decodeURIComponent(id)} />}</Route>
+      <Route path="/images/:cluster/:pool/:image">{() => <ImageDetail key={location.pathname} {...imageAt(location.pathname)} />}</Route>
+      <Route path="/groups/:id">{({ id }) => <GroupDetail key={id} id={decodeURIComponent(id)} />}</Route>
+      <Route path="/backups/:id">{({ id }) => <BackupDetail key={id} id={decodeURIComponent(id)} />}</Route>
+      <Route path="/buckets/:id">{({ id }) => <BucketDetail key={id} id={decodeURIComponent(id)} />}</Route>
+      {may('RestoreBackup') && (
+        <Route path="/restore">
+          <Restore />
+        </Route>
+      )}
       <Route path="/backends/:id">{({ id }) => <BackendDetail key={id} id={decodeURIComponent(id)} />}</Route>
       <Route path="/jobs/:id">{({ id }) => <JobDetail key={id} id={decodeURIComponent(id)} />}</Route>
       <Route>

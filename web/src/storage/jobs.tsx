@@ -1,5 +1,5 @@
 /** Jobs: work that takes long, its progress, and what became of it. */
-import { useQuery, useQueryClient } from '@tanstack/react-query';
+import { useQuery, useQueryClient, type UseQueryResult } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
 import { Link } from 'wouter';
 import { useParam } from '../ui/address';
@@ -7,17 +7,17 @@ import { body, page } from '../ui/client';
 import { useConfirm } from '../ui/confirm';
 import { Copyable } from '../ui/copy';
 import { Card, Facts } from '../ui/facts';
-import { Empty, Failure, Notice } from '../ui/notice';
+import { Notice } from '../ui/notice';
 import { count } from '../ui/number';
 import { Page } from '../ui/page';
 import { usePages, wholeList, type Pages } from '../ui/paging';
-import { ApiError } from '../ui/problem';
 import { Meter } from '../ui/progress';
 import { Choice, Table, type Column } from '../ui/table';
 import { DateTime, Time } from '../ui/time';
 import { useWatched } from '../ui/watch';
+import { Absent } from './absent';
 import { api, basePath, useMay, useSeesAll, type Job, type JobState } from './api';
-import { jobPath, volumePath } from './links';
+import { jobPath, resourcePath } from './links';
 import { changedByJobs, useLive, useRefresh } from './live';
 import { jobKinds, jobTitle, resourceName, type Names } from './names';
 import { JobStatus, jobStates, jobText, underWay } from './states';
@@ -121,7 +121,7 @@ export function useJob(id: string): Job | undefined {
   });
 }
 
-/** What a job is doing to a volume now. */
+/** What a job is doing now to what a page shows. */
 export function Busy({ job: listed }: { job: Job }) {
   const job = useJob(listed.id) ?? listed;
   const { names } = useLive();
@@ -152,36 +152,52 @@ export function Busy({ job: listed }: { job: Job }) {
   );
 }
 
-const above = [{ title: 'Jobs', href: '/jobs' }];
+const list = { title: 'Jobs', href: '/jobs' };
+
+/** How far a job is, why it failed, and what it waits for. */
+export function Progress({ job }: { job: Job }) {
+  const { maintenance } = useLive();
+  const { tone } = jobText(job);
+  return (
+    <>
+      {job.error && (
+        <Notice tone={tone}>
+          <strong>{tone === 'warn' ? 'It was cancelled.' : 'It failed.'}</strong> {job.error.message}
+        </Notice>
+      )}
+      {maintenance?.paused && job.state === 'queued' && <Notice tone="warn">It waits until jobs are resumed.</Notice>}
+      <Card title="Progress">
+        <div role="status">
+          <JobMeter job={job} />
+        </div>
+      </Card>
+    </>
+  );
+}
+
+/** A job by its id: what was read at first, until its stream tells of it. */
+export function useJobPage(id: string): { job: Job | undefined; first: UseQueryResult<Job> } {
+  const first = useQuery({ queryKey: ['jobs', 'one', id], queryFn: ({ signal }) => body(api.GET('/jobs/{id}', { params: { path: { id } }, signal })) });
+  return { job: useJob(id) ?? first.data, first };
+}
 
 export function JobDetail({ id }: { id: string }) {
-  const first = useQuery({ queryKey: ['jobs', 'one', id], queryFn: ({ signal }) => body(api.GET('/jobs/{id}', { params: { path: { id } }, signal })) });
-  const told = useJob(id);
-  const job = told ?? first.data;
-  const { names, maintenance } = useLive();
+  const { job, first } = useJobPage(id);
+  const { names } = useLive();
   const cancel = useCancel();
   const mayCancel = useMay()('CancelJob');
-  const gone = first.error instanceof ApiError && first.error.status === 404;
   if (!job) {
     return (
-      <Page title="Job" above={above}>
-        {gone ? (
-          <Empty icon="search" title="There is no such job here" action={<Link href="/jobs" className="btn btn-primary">All jobs</Link>}>
-            Jobs that have ended are kept for some time only. It may also belong to another tenant.
-          </Empty>
-        ) : first.error ? (
-          <Failure error={first.error} retry={() => void first.refetch()} />
-        ) : (
-          <p className="muted">Loading…</p>
-        )}
-      </Page>
+      <Absent noun="job" list={list} query={first}>
+        Jobs that have ended are kept for some time only. It may also belong to another tenant.
+      </Absent>
     );
   }
-  const { type, id: about } = job.resource;
+  const path = resourcePath(job.resource.type, job.resource.id);
   return (
     <Page
       title={jobTitle(job, names)}
-      above={above}
+      above={[list]}
       badge={<JobStatus job={job} />}
       actions={
         mayCancel &&
@@ -193,22 +209,12 @@ export function JobDetail({ id }: { id: string }) {
       }
     >
       <div className="stack">
-        {job.error && (
-          <Notice tone={jobText(job).tone}>
-            <strong>{jobText(job).tone === 'warn' ? 'It was cancelled.' : 'It failed.'}</strong> {job.error.message}
-          </Notice>
-        )}
-        {maintenance?.paused && job.state === 'queued' && <Notice tone="warn">It waits until jobs are resumed.</Notice>}
-        <Card title="Progress">
-          <div role="status">
-            <JobMeter job={job} />
-          </div>
-        </Card>
+        <Progress job={job} />
         <Card title="Job">
           <Facts
             facts={[
               ['Kind', <code key="k">{job.kind}</code>],
-              ['About', type === 'volume' ? <Link key="v" href={volumePath({ id: about })}>{resourceName(job.resource, names)}</Link> : resourceName(job.resource, names)],
+              ['About', path ? <Link key="v" href={path}>{resourceName(job.resource, names)}</Link> : resourceName(job.resource, names)],
               job.error !== undefined && ['Error code', <code key="c">{job.error.code}</code>],
               ['Asked for by', job.actor],
               job.tenant !== '' && ['Tenant', job.tenant],

@@ -7,7 +7,7 @@ export type Names = ReadonlyMap<string, string>;
 
 const none: Names = new Map();
 
-/** The names of the newest volumes and snapshots by id, with those that were seen before and are gone. */
+/** What the newest volumes, snapshots, groups, buckets and backups are called, by id, with those that were seen before and are gone. */
 export function useNames(): Names {
   const queries = useQueryClient();
   const key = ['volumes', 'names'];
@@ -15,8 +15,20 @@ export function useNames(): Names {
     queryKey: key,
     queryFn: async ({ signal }) => {
       const query = { params: { query: { limit: pageLimit } }, signal };
-      const [volumes, snapshots] = await Promise.all([body(api.GET('/volumes', query)), body(api.GET('/snapshots', query))]);
-      return new Map([...(queries.getQueryData<Names>(key) ?? none), ...[...volumes, ...snapshots].map((v) => [v.id, v.name] as const)]);
+      const [volumes, snapshots, groups, buckets, backups] = await Promise.all([
+        body(api.GET('/volumes', query)),
+        body(api.GET('/snapshots', query)),
+        body(api.GET('/volume-groups', query)),
+        body(api.GET('/buckets', query)),
+        body(api.GET('/backups', query)),
+      ]);
+      return new Map([
+        ...(queries.getQueryData<Names>(key) ?? none),
+        ...[...volumes, ...snapshots].map((v) => [v.id, v.name] as const),
+        ...groups.map((g) => [g.id, `group ${g.name}`] as const),
+        ...buckets.map((b) => [b.id, `bucket ${b.name}`] as const),
+        ...backups.map((b) => [b.id, `backup of ${b.volume_name}`] as const),
+      ]);
     },
     refetchInterval: 30_000,
     placeholderData: keepPreviousData,
@@ -33,8 +45,8 @@ export function osdOf(id: string): { cluster: string; number: string } | undefin
   return found ? { cluster: found[1] ?? '', number: found[2] ?? '' } : undefined;
 }
 
-/** What a job is about, as in “data”, “OSD 3” or “volume …1a2b3c4d”. */
-export function resourceName({ type, id }: Job['resource'], names: Names): string {
+/** What a job or an event is about, as in “data”, “OSD 3” or “volume …1a2b3c4d”. */
+export function resourceName({ type, id }: { type: string; id: string }, names: Names): string {
   if (type === 'osd') return `OSD ${osdOf(id)?.number ?? id}`;
   return names.get(id) ?? `${type.replaceAll('_', ' ')} ${shortId(id)}`;
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { jobText, may, silenced, troubled, worst } from './states';
+import { jobText, may, mayDeleteBackup, restorable, silenced, troubled, worst } from './states';
 
 describe('worst', () => {
   it('is the worst of all conditions; what is not known is worse than a warning', () => {
@@ -19,7 +19,7 @@ describe('may', () => {
   });
 
   it('allows nothing for what the gateway did not make', () => {
-    for (const verb of ['expand', 'snapshot', 'delete'] as const) expect(may({ state: 'available', managed: false }, verb)).toBe(false);
+    for (const verb of ['expand', 'snapshot', 'backup', 'delete'] as const) expect(may({ state: 'available', managed: false }, verb)).toBe(false);
   });
 });
 
@@ -39,4 +39,12 @@ it('a silence that is over silences nothing', () => {
   expect(silenced({ silenced_until: until }, Date.parse(until) - 1)).toBe(true);
   expect(silenced({ silenced_until: until }, Date.parse(until))).toBe(false);
   expect(silenced({ silenced_until: null }, 0)).toBe(false);
+});
+
+it('only a completed backup with data is restored, and one that is being made is not deleted', () => {
+  expect(restorable({ state: 'completed', mode: 'data' })).toBe(true);
+  expect(restorable({ state: 'completed', mode: 'manifest' })).toBe(false);
+  expect(restorable({ state: 'verifying', mode: 'data' })).toBe(false);
+  expect(mayDeleteBackup({ state: 'failed' })).toBe(true);
+  expect(mayDeleteBackup({ state: 'uploading' })).toBe(false);
 });

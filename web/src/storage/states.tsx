@@ -1,6 +1,6 @@
 /** The states of backends, volumes, snapshots, jobs and alerts with their texts and colours, and what each state allows. */
 import { Status, words, type Tone } from '../ui/status';
-import type { Alert, Backend, BackendStatus, Condition, Job, JobState, Severity, Snapshot, SnapshotState, Volume, VolumeState } from './api';
+import type { Alert, Backend, BackendStatus, Backup, BackupState, Bucket, BucketState, Condition, Job, JobState, Severity, Snapshot, SnapshotState, Volume, VolumeState } from './api';
 
 const conditions: Record<Condition, Tone> = { ok: 'ok', warning: 'warn', error: 'bad', unknown: 'idle' };
 
@@ -56,20 +56,44 @@ export const VolumeStatus = ({ volume }: { volume: Pick<Volume, 'state'> }) => <
 /** The states that somebody must look at. */
 export const troubled = volumeStates.filter((s) => volumeTones[s] === 'bad');
 
-export type Verb = 'expand' | 'snapshot' | 'delete';
+export type Verb = 'expand' | 'snapshot' | 'backup' | 'change' | 'rollback' | 'move' | 'delete';
+
+const readable: readonly VolumeState[] = ['available', 'in-use', 'maintenance', 'expanding', 'error_expanding'];
 
 const verbs: Record<Verb, readonly VolumeState[]> = {
   expand: ['available', 'in-use', 'error_expanding'],
-  snapshot: ['available', 'in-use', 'maintenance', 'expanding', 'error_expanding'],
+  snapshot: readable,
+  backup: readable,
+  change: ['available', 'in-use'],
+  rollback: ['available', 'error'],
+  move: ['available', 'missing'],
   delete: ['available', 'error', 'error_deleting', 'error_expanding', 'missing'],
 };
 
-/** The actions that make sense for a volume now. The service makes the final decision. What it did not make, it only shows. */
+/** The actions that make sense for a volume or an image now. The service makes the final decision. What it did not make, it only shows. */
 export const may = (v: Pick<Volume, 'state' | 'managed'>, verb: Verb) => v.managed && verbs[verb].includes(v.state);
 
 const snapshotTones: Record<SnapshotState, Tone> = { creating: 'info', ready: 'ok', deleting: 'info', error: 'bad' };
 
 export const SnapshotStatus = ({ snapshot }: { snapshot: Pick<Snapshot, 'state'> }) => <Status tone={snapshotTones[snapshot.state]}>{snapshot.state}</Status>;
+
+const backupTones: Record<BackupState, Tone> = { pending: 'idle', uploading: 'info', verifying: 'info', completed: 'ok', failed: 'bad', deleting: 'info' };
+
+export const backupStates = Object.keys(backupTones) as BackupState[];
+
+export const BackupStatus = ({ backup }: { backup: Pick<Backup, 'state'> }) => <Status tone={backupTones[backup.state]}>{backup.state}</Status>;
+
+const bucketTones: Record<BucketState, Tone> = { pending: 'info', bound: 'ok', deleting: 'info', error: 'bad' };
+
+export const bucketStates = Object.keys(bucketTones) as BucketState[];
+
+export const BucketStatus = ({ bucket }: { bucket: Pick<Bucket, 'state'> }) => <Status tone={bucketTones[bucket.state]}>{bucket.state}</Status>;
+
+/** Whether the backup has data that can be checked and made a volume of. */
+export const restorable = (b: Pick<Backup, 'state' | 'mode'>) => b.state === 'completed' && b.mode === 'data';
+
+/** One that is being made stays until its job has ended. */
+export const mayDeleteBackup = (b: Pick<Backup, 'state'>) => b.state === 'completed' || b.state === 'failed';
 
 /** What the moment of a snapshot was like. */
 export const consistencyText = (c: Snapshot['consistency']) => (c === 'crash' ? 'of one moment' : 'parts may be of different moments');

@@ -74,8 +74,8 @@ export function Dialog({ title, onClose, children, wide = false, locked = false,
   );
 }
 
-/** If the action removed the element that had focus, the page's heading gets it. */
-function restoreFocus(): void {
+/** If what happened removed the element that had focus, the page's heading gets it. */
+export function restoreFocus(): void {
   requestAnimationFrame(() => {
     if (document.activeElement === document.body) document.querySelector<HTMLElement>('h1')?.focus();
   });

@@ -2,7 +2,7 @@ import { render, screen, waitFor } from '@testing-library/react';
 import userEvent from '@testing-library/user-event';
 import { describe, expect, it, vi } from 'vitest';
 import { ApiError } from './problem';
-import { FormDialog } from './form';
+import { Form, FormDialog } from './form';
 import type { Schema } from './schema';
 
 const schema: Schema = {
@@ -139,5 +139,21 @@ describe('FormDialog', () => {
     expect(screen.getByText('2 chosen')).toBeInTheDocument();
     await userEvent.click(screen.getByRole('button', { name: 'Take them' }));
     expect(submit).toHaveBeenCalledExactlyOnceWith({ sites: ['id-3', 'id-11'] });
+  });
+});
+
+describe('Form', () => {
+  const again = (refused: unknown) => render(<Form schema={schema} fields={[{ name: 'name', label: 'Name' }]} values={{ name: 'data' }} refused={refused} action="Make it" onSubmit={() => Promise.resolve()} />);
+
+  it('shows what an earlier try was refused for at its field, which has the focus', () => {
+    again(new ApiError(409, 'CONFLICT', 'is taken', 'name'));
+    expect(screen.getByText('Is taken.')).toBeVisible();
+    expect(screen.getByLabelText('Name')).toHaveFocus();
+    expect(screen.getByLabelText('Name')).toHaveValue('data');
+  });
+
+  it('shows below the fields what is about none of them', () => {
+    again(new ApiError(503, 'UNAVAILABLE', 'the disk is full'));
+    expect(screen.getByRole('alert')).toHaveTextContent('the disk is full');
   });
 });

@@ -2,7 +2,7 @@
  * Forms generated from the contract's schemas. Errors that the browser can detect are shown before
  * anything is sent. Errors of the server are shown at the field that they name.
  */
-import { useRef, useState, type ReactNode, type RefObject, type SyntheticEvent } from 'react';
+import { useEffect, useEffectEvent, useRef, useState, type ReactNode, type RefObject, type SyntheticEvent } from 'react';
 import { ApiError } from './problem';
 import { Dialog } from './dialog';
 import { useDiscard } from './discard';
@@ -28,6 +28,8 @@ export interface FormProps<Input> {
   preview?: (input: Partial<Input>) => ReactNode;
   /** Two columns where there is room. */
   two?: boolean;
+  /** What an earlier try was refused for, where the form is shown again after it. */
+  refused?: unknown;
   /** Shown above the fields. */
   children?: ReactNode;
 }
@@ -42,16 +44,22 @@ function withoutName(error: ApiError): string {
   return `${rest.charAt(0).toUpperCase()}${rest.slice(1)}${/[.!?]$/.test(rest) ? '' : '.'}`;
 }
 
+/** The field that a refusal is about, with the message for it. Undefined if no field is asked for that it could be about. */
+function refusedAt(fields: readonly FieldSpec[], draft: Draft, error: unknown): Record<string, string> | undefined {
+  const name = error instanceof ApiError ? named(error) : undefined;
+  const field = name ? fieldFor(asked(fields, draft), name) : undefined;
+  return field ? { [field]: withoutName(error as ApiError) } : undefined;
+}
+
 /** The state of a form: draft, errors, and submission. */
-function useForm<Input>({ schema, fields, values, prepare, onSubmit }: FormProps<Input>, form: RefObject<HTMLFormElement | null>) {
+function useForm<Input>({ schema, fields, values, prepare, onSubmit, refused }: FormProps<Input>, form: RefObject<HTMLFormElement | null>) {
   const [begun] = useState<Draft>(() => draftOf(schema, fields, values));
   const [draft, setDraft] = useState(begun);
-  const [errors, setErrors] = useState<Record<string, string>>({});
-  const [failure, setFailure] = useState<unknown>();
+  const [errors, setErrors] = useState<Record<string, string>>(() => refusedAt(fields, begun, refused) ?? {});
+  const [failure, setFailure] = useState<unknown>(() => (refusedAt(fields, begun, refused) ? undefined : refused));
   const [busy, setBusy] = useState(false);
 
-  const show = (found: Record<string, string>) => {
-    setErrors(found);
+  const focusFirst = (found: Record<string, string>) => {
     const first = fields.find((f) => found[f.name]);
     if (!first) return;
     const element = form.current?.elements.namedItem(first.name);
@@ -61,6 +69,18 @@ function useForm<Input>({ schema, fields, values, prepare, onSubmit }: FormProps
       element.focus();
     }
   };
+  const show = (found: Record<string, string>) => {
+    setErrors(found);
+    focusFirst(found);
+  };
+
+  const tell = (e: unknown) => {
+    const at = refusedAt(fields, draft, e);
+    if (at) show(at);
+    else setFailure(e);
+  };
+  const showRefused = useEffectEvent(() => focusFirst(errors));
+  useEffect(() => showRefused(), []);
 
   const submit = async (event: SyntheticEvent) => {
     event.preventDefault();
@@ -80,10 +100,7 @@ function useForm<Input>({ schema, fields, values, prepare, onSubmit }: FormProps
     try {
       await onSubmit(input as Input);
     } catch (e) {
-      const name = e instanceof ApiError ? named(e) : undefined;
-      const field = name ? fieldFor(asked(fields, draft), name) : undefined;
-      if (field) show({ [field]: withoutName(e as ApiError) });
-      else setFailure(e);
+      tell(e);
     } finally {
       setBusy(false);
     }

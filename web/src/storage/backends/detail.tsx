@@ -1,6 +1,5 @@
 /** A backend: its health, what it can do, its pools and OSDs, and how full it was and will be. */
 import { useQuery } from '@tanstack/react-query';
-import { Link } from 'wouter';
 import { body, page } from '../../ui/client';
 import { Copyable } from '../../ui/copy';
 import { Card, Facts } from '../../ui/facts';
@@ -10,12 +9,12 @@ import { Empty, Failure, Notice } from '../../ui/notice';
 import { count, percent, plural } from '../../ui/number';
 import { Page } from '../../ui/page';
 import { usePages } from '../../ui/paging';
-import { ApiError } from '../../ui/problem';
 import { bytes } from '../../ui/size';
 import { Status } from '../../ui/status';
 import { Table, type Column } from '../../ui/table';
 import { Tabs } from '../../ui/tabs';
 import { DateTime, Time } from '../../ui/time';
+import { Absent, loaded } from '../absent';
 import { api, type Backend, type Cluster, type Pool } from '../api';
 import { ForecastCard } from '../capacity/forecast-card';
 import { CapacityHistory } from '../capacity/history';
@@ -26,34 +25,21 @@ import { abilities } from './capabilities';
 import { Fill } from './list';
 import { OSDs } from './osds';
 
-const above = [{ title: 'Backends', href: '/backends' }];
+const list = { title: 'Backends', href: '/backends' };
 
 export function BackendDetail({ id }: { id: string }) {
   const { actions, discover } = useBackendActions();
   const query = useQuery({ queryKey: ['backends', 'one', id], queryFn: ({ signal }) => body(api.GET('/backends/{id}', { params: { path: { id } }, signal })), refetchInterval: 5_000 });
   const clusters = useClusters();
-  const b = query.data;
-  const gone = query.error instanceof ApiError && query.error.status === 404;
-  if (!b || gone) {
-    return (
-      <Page title="Backend" above={above}>
-        {gone ? (
-          <Empty icon="search" title="There is no such backend here" action={<Link href="/backends" className="btn btn-primary">All backends</Link>} />
-        ) : query.error ? (
-          <Failure error={query.error} retry={() => void query.refetch()} />
-        ) : (
-          <p className="muted">Loading…</p>
-        )}
-      </Page>
-    );
-  }
+  const b = loaded(query);
+  if (!b) return <Absent noun="backend" list={list} query={query} />;
   const look = discover(b);
   // A backend is one cluster. It has none until it has answered for the first time.
   const cluster = clusters.data?.find((c) => c.backend_id === b.id);
   return (
     <Page
       title={b.name}
-      above={above}
+      above={[list]}
       badge={<BackendState backend={b} />}
       lead={`${b.backend_type}, ${b.mode.replaceAll('_', ' ')}`}
       actions={

@@ -9,14 +9,15 @@ import { atField } from '../../ui/problem';
 import { bytes } from '../../ui/size';
 import { toast } from '../../ui/toast';
 import { api, schemas, useMay, type Expansion, type SnapshotSpec, type Volume } from '../api';
+import { BackUp } from '../backups/create';
 import { useRefresh } from '../live';
 import { expansionField, volumeField } from '../refused';
-import { may, type Verb } from '../states';
+import { may } from '../states';
 import { usedText } from './columns';
 import { sizeField } from './sizes';
 
 interface Open {
-  what: 'expand' | 'snapshot';
+  what: 'expand' | 'snapshot' | 'backup';
   volume: Volume;
 }
 
@@ -27,11 +28,13 @@ export interface VolumeActions {
   bulk: BulkAction<Volume>[];
   /** Takes a snapshot, if that makes sense now. */
   snapshot: (volume: Volume) => MenuAction | undefined;
+  /** Backs it up, if that makes sense now. */
+  backup: (volume: Volume) => MenuAction | undefined;
   /** The open form, to be rendered on the page. */
   dialog: ReactNode;
 }
 
-const operations = { expand: 'ExpandVolume', snapshot: 'CreateSnapshot', delete: 'DeleteVolume' } as const;
+const operations = { expand: 'ExpandVolume', snapshot: 'CreateSnapshot', backup: 'CreateBackup', delete: 'DeleteVolume' } as const;
 
 const at = (v: Volume) => ({ params: { path: { id: v.id } } });
 
@@ -40,7 +43,7 @@ export function useVolumeActions(): VolumeActions {
   const allowed = useMay();
   const refresh = useRefresh();
   const [open, setOpen] = useState<Open>();
-  const can = (v: Volume, verb: Verb) => may(v, verb) && allowed(operations[verb]);
+  const can = (v: Volume, verb: keyof typeof operations) => may(v, verb) && allowed(operations[verb]);
   const remove = (v: Volume) =>
     confirm({
       title: `Delete ${v.name}?`,
@@ -61,13 +64,14 @@ export function useVolumeActions(): VolumeActions {
       },
       done: `${v.name} is being deleted.`,
     });
-  const verbs: Record<Verb, (v: Volume) => MenuAction> = {
+  const verbs: Record<keyof typeof operations, (v: Volume) => MenuAction> = {
     snapshot: (v) => ({ label: 'Take a snapshot…', run: () => setOpen({ what: 'snapshot', volume: v }) }),
+    backup: (v) => ({ label: 'Back up…', run: () => setOpen({ what: 'backup', volume: v }) }),
     expand: (v) => ({ label: 'Expand…', run: () => setOpen({ what: 'expand', volume: v }) }),
     delete: (v) => ({ label: 'Delete…', danger: true, run: () => remove(v) }),
   };
   return {
-    actions: (v) => (['snapshot', 'expand', 'delete'] as const).filter((verb) => can(v, verb)).map((verb) => verbs[verb](v)),
+    actions: (v) => (['snapshot', 'backup', 'expand', 'delete'] as const).filter((verb) => can(v, verb)).map((verb) => verbs[verb](v)),
     bulk: allowed('DeleteVolume')
       ? [
           {
@@ -81,11 +85,13 @@ export function useVolumeActions(): VolumeActions {
         ]
       : [],
     snapshot: (v) => (can(v, 'snapshot') ? verbs.snapshot(v) : undefined),
+    backup: (v) => (can(v, 'backup') ? verbs.backup(v) : undefined),
     dialog: open && <Asked open={open} onClose={() => setOpen(undefined)} refresh={refresh} />,
   };
 }
 
 function Asked({ open: { what, volume: v }, onClose, refresh }: { open: Open; onClose: () => void; refresh: () => Promise<unknown> }) {
+  if (what === 'backup') return <BackUp volume={v} onClose={onClose} />;
   if (what === 'expand') {
     return (
       <FormDialog<Expansion>

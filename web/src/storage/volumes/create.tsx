@@ -6,7 +6,7 @@ import { Dialog } from '../../ui/dialog';
 import { FormDialog } from '../../ui/form';
 import { Failure } from '../../ui/notice';
 import { atField } from '../../ui/problem';
-import { api, pageLimit, schemas, useSeesAll, type Policy, type VolumeSpec } from '../api';
+import { api, pageLimit, schemas, useSeesAll, type Backend, type Policy, type VolumeSpec } from '../api';
 import { useBackends, volumePath } from '../links';
 import { useRefresh } from '../live';
 import { volumeField } from '../refused';
@@ -20,6 +20,13 @@ export const usePolicies = () =>
   useQuery({ queryKey: ['policies', 'all'], queryFn: ({ signal }) => body(api.GET('/policies', { params: { query: { limit: pageLimit } }, signal })), refetchInterval: 30_000 });
 
 export const policyText = (p: Pick<Policy, 'name' | 'kind' | 'description'>) => `${p.name}: ${p.description || p.kind}`;
+
+/** Why a volume cannot be made in the backend of a policy now. */
+export function unready(backend: Backend | undefined): string | undefined {
+  if (backend?.cordoned) return `The backend ${backend.name} is cordoned: nothing new is made there. Choose another policy, or uncordon the backend first.`;
+  if (backend && backend.last_error !== '') return `The backend ${backend.name} does not answer now. The volume is made when it does.`;
+  return undefined;
+}
 
 export function CreateVolume({ onClose }: { onClose: () => void }) {
   const [, navigate] = useLocation();
@@ -56,9 +63,7 @@ export function CreateVolume({ onClose }: { onClose: () => void }) {
       warning={(input) => {
         if (policies.length === 0) return 'There is no policy that volumes can be made by. Add one under Policies first.';
         const backend = backendOf(input.policy);
-        if (backend?.cordoned) return `The backend ${backend.name} is cordoned: nothing new is made there. Choose another policy, or uncordon the backend first.`;
-        if (backend && backend.last_error !== '') return `The backend ${backend.name} does not answer now. The volume is made when it does.`;
-        return undefined;
+        return unready(backend);
       }}
       action="Create the volume"
       onClose={onClose}

@@ -5,49 +5,42 @@ import { body, page } from '../../ui/client';
 import { Copyable } from '../../ui/copy';
 import { Card, Facts } from '../../ui/facts';
 import { Icon } from '../../ui/icon';
-import { Menu } from '../../ui/menu';
-import { Empty, Failure, Notice } from '../../ui/notice';
+import { Menu, type MenuAction } from '../../ui/menu';
+import { Notice } from '../../ui/notice';
 import { percent } from '../../ui/number';
 import { Page } from '../../ui/page';
 import { usePages } from '../../ui/paging';
-import { ApiError } from '../../ui/problem';
 import { bytes } from '../../ui/size';
 import { Tabs } from '../../ui/tabs';
 import { DateTime, Time } from '../../ui/time';
+import { Absent, loaded } from '../absent';
 import { api, pageLimit, type Volume } from '../api';
+import { BackupTable } from '../backups/list';
+import { EventTable } from '../events';
 import { Busy, JobTable } from '../jobs';
-import { backendPath, useBackends, useClusters, volumePath } from '../links';
+import { backendPath, imagePath, useBackends, useClusters, volumePath } from '../links';
 import { useLive } from '../live';
 import { Health, underWay, VolumeStatus } from '../states';
 import { useVolumeActions } from './actions';
 import { Used } from './columns';
 import { Snapshots } from './snapshots';
 
-const above = [{ title: 'Volumes', href: '/volumes' }];
+const list = { title: 'Volumes', href: '/volumes' };
 
 export function VolumeDetail({ id }: { id: string }) {
-  const { actions, snapshot, dialog } = useVolumeActions();
+  const { actions, snapshot, backup, dialog } = useVolumeActions();
   const jobs = usePages(['jobs', 'of', id], (cursor, signal) => page(api.GET('/jobs', { params: { query: { resource: id, cursor } }, signal })), { refreshSeconds: 3 });
   const query = useQuery({
     queryKey: ['volumes', 'one', id],
     queryFn: ({ signal }) => body(api.GET('/volumes/{id}', { params: { path: { id } }, signal })),
     refetchInterval: 3_000,
   });
-  const v = query.data;
-  const gone = query.error instanceof ApiError && query.error.status === 404;
-  if (!v || gone) {
+  const v = loaded(query);
+  if (!v) {
     return (
-      <Page title="Volume" above={above}>
-        {gone ? (
-          <Empty icon="search" title="There is no such volume here" action={<Link href="/volumes" className="btn btn-primary">All volumes</Link>}>
-            It may have been deleted, or belong to another tenant.
-          </Empty>
-        ) : query.error ? (
-          <Failure error={query.error} retry={() => void query.refetch()} />
-        ) : (
-          <p className="muted">Loading…</p>
-        )}
-      </Page>
+      <Absent noun="volume" list={list} query={query}>
+        It may have been deleted, or belong to another tenant.
+      </Absent>
     );
   }
   const job = jobs.rows?.find(underWay);
@@ -55,7 +48,7 @@ export function VolumeDetail({ id }: { id: string }) {
   return (
     <Page
       title={v.name}
-      above={above}
+      above={[list]}
       badge={<VolumeStatus volume={v} />}
       lead={`${v.kind === 'block' ? 'Block volume' : 'Volume for files'} of ${bytes(v.size_bytes)}${v.tenant_id ? `, of the tenant ${v.tenant_id}` : ''}`}
       actions={actions(v).length > 0 && <Menu label={`Actions for ${v.name}`} className="" button={<>Actions <Icon name="chevron" /></>} actions={actions(v)} />}
@@ -79,6 +72,8 @@ export function VolumeDetail({ id }: { id: string }) {
           tabs={[
             { id: 'overview', label: 'Overview', content: () => <Summary volume={v} /> },
             { id: 'snapshots', label: 'Snapshots', content: () => <Snapshots volume={v} take={take} /> },
+            { id: 'backups', label: 'Backups', content: () => <BackupsOf volume={v} make={backup(v)} /> },
+            { id: 'events', label: 'Events', content: () => <EventsOf volume={v} /> },
             {
               id: 'jobs',
               label: 'Jobs',
@@ -125,7 +120,18 @@ function Summary({ volume: v }: { volume: Volume }) {
           facts={[
             ['Backend', backend ? <Link key="b" href={backendPath(backend)}>{backend.name}</Link> : <span key="b" className="muted">not known</span>],
             ['Pool', pool ? `${pool.name}${pool.missing ? ' (the cluster does not have it any more)' : ''}` : <span key="p" className="muted">not known</span>],
-            ['Name there', v.backend_native_id ? <code key="n">{v.backend_native_id}</code> : <span key="n" className="muted">not known yet</span>],
+            [
+              'Name there',
+              !v.backend_native_id ? (
+                <span key="n" className="muted">not known yet</span>
+              ) : pool?.kind === 'rbd' ? (
+                <Link key="n" href={imagePath({ cluster_id: v.cluster_id, pool: pool.name, name: v.backend_native_id })}>
+                  <code>{v.backend_native_id}</code>
+                </Link>
+              ) : (
+                <code key="n">{v.backend_native_id}</code>
+              ),
+            ],
             ['Policy', v.policy || <span key="y" className="muted">none</span>],
           ]}
         />
@@ -136,6 +142,7 @@ function Summary({ volume: v }: { volume: Volume }) {
             ['Tenant', v.tenant_id || <span key="t" className="muted">none</span>],
             v.owner !== undefined && ['For', [v.owner.product, v.owner.resource_type, v.owner.resource_id, v.owner.role].filter(Boolean).join(' ')],
             ['Made by', v.managed ? 'the gateway' : 'others'],
+            ['Schedules', <Link key="s" href={`/schedules?volume=${encodeURIComponent(v.id)}`}>what is done to it at regular times</Link>],
             ['Created', <DateTime key="c" at={v.created_at} />],
             ['Changed', <Time key="u" at={v.updated_at} />],
             v.pvc_name !== '' && ['Claim', `${v.kubernetes_namespace}/${v.pvc_name}`],
@@ -145,6 +152,34 @@ function Summary({ volume: v }: { volume: Volume }) {
         />
       </Card>
     </div>
+  );
+}
+
+function BackupsOf({ volume: v, make }: { volume: Volume; make: MenuAction | undefined }) {
+  const pages = usePages(['backups', 'of', v.id], (cursor, signal) => page(api.GET('/backups', { params: { query: { volume_id: v.id, cursor } }, signal })), { refreshSeconds: 3 });
+  return (
+    <Card
+      title="Backups"
+      flush
+      actions={
+        make && (
+          <button type="button" className="btn btn-primary" onClick={make.run}>
+            Back up
+          </button>
+        )
+      }
+    >
+      <BackupTable at="backups." label={`Backups of ${v.name}`} pages={pages} left={['tenant']} empty={{ icon: 'clock', title: 'There are no backups', text: 'A backup is a copy of the volume in a bucket. It outlives the volume.' }} />
+    </Card>
+  );
+}
+
+function EventsOf({ volume: v }: { volume: Volume }) {
+  const pages = usePages(['events', 'of', v.id], (cursor, signal) => page(api.GET('/volumes/{id}/events', { params: { path: { id: v.id }, query: { cursor } }, signal })), { refreshSeconds: 3 });
+  return (
+    <Card flush>
+      <EventTable at="events." label={`Events of ${v.name}`} pages={pages} />
+    </Card>
   );
 }
 

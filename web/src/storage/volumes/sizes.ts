@@ -17,3 +17,14 @@ export const sizeField = (name: string, label: string, more: Partial<FieldSpec> 
   show: (size) => exactSize(Number(size)),
   ...more,
 });
+
+/** The field, for a size that is also held against something. `wrong` says what is wrong with it. */
+export const checked = (field: FieldSpec, wrong: (size: number) => string | undefined): FieldSpec => ({
+  ...field,
+  read: (text) => {
+    const size = field.read?.(text);
+    const problem = wrong(Number(size));
+    if (problem !== undefined) throw new DraftError(problem);
+    return size;
+  },
+});

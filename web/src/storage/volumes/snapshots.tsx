@@ -6,9 +6,8 @@ import { body, page } from '../../ui/client';
 import { useConfirm } from '../../ui/confirm';
 import { Card } from '../../ui/facts';
 import { FormDialog } from '../../ui/form';
-import { Icon } from '../../ui/icon';
-import { Menu, type MenuAction } from '../../ui/menu';
-import { Empty, Failure, Notice } from '../../ui/notice';
+import type { MenuAction } from '../../ui/menu';
+import { Empty, Notice } from '../../ui/notice';
 import { plural } from '../../ui/number';
 import { usePages } from '../../ui/paging';
 import { atField } from '../../ui/problem';
@@ -19,10 +18,11 @@ import { api, pageLimit, schemas, useMay, type CloneSpec, type RestoreSpec, type
 import { volumePath } from '../links';
 import { useLive, useRefresh } from '../live';
 import { volumeField } from '../refused';
+import { SnapshotTree } from '../snapshot-tree';
 import { consistencyText, may, SnapshotStatus, underWay, VolumeStatus } from '../states';
 import type { VolumeActions } from './actions';
 import { sizeField } from './sizes';
-import { isWhole, treeOf, type Branch } from './tree';
+import { branchOf, isWhole, type Branch } from './tree';
 
 /** How many pages of volumes are looked through for those that were made of a snapshot. The API does not filter by it. */
 const mostPages = 5;
@@ -109,38 +109,19 @@ export function Snapshots({ volume, take }: { volume: Volume; take: ReturnType<V
         )
       }
     >
-      {pages.error !== undefined && !snapshots ? (
-        <Failure error={pages.error} retry={pages.refresh} />
-      ) : !snapshots ? (
-        <span className="skeleton" />
-      ) : snapshots.length === 0 ? (
-        <Empty icon="clock" title="There are no snapshots">
-          A snapshot keeps the volume as it is now. New volumes can be made of it. {may(volume, 'snapshot') ? '' : volume.managed ? `The volume is ${volume.state}: there is nothing to take a snapshot of.` : 'The gateway did not make this volume, and only shows it.'}
-        </Empty>
-      ) : (
-        <div className="stack">
-          <div className="tree" role="group" aria-label={`Snapshots of ${volume.name}`}>
-            <ul>
-              {treeOf(snapshots, clones.data ?? []).map((branch) => (
-                <li key={branch.snapshot.id}>
-                  <div className="tree-node">
-                    <SnapshotLine snapshot={branch.snapshot} />
-                    <Menu label={`Actions for ${branch.snapshot.name}`} button={<Icon name="more" />} actions={actions(branch)} />
-                  </div>
-                  <Clones branch={branch} looking={clones.isPending} />
-                </li>
-              ))}
-            </ul>
-          </div>
-          {pages.hasMore && (
-            <div>
-              <button type="button" className="btn btn-small" disabled={pages.loadingMore} onClick={pages.loadMore}>
-                {pages.loadingMore ? 'Loading…' : 'Load more'}
-              </button>
-            </div>
-          )}
-        </div>
-      )}
+      <SnapshotTree
+        label={`Snapshots of ${volume.name}`}
+        pages={pages}
+        node={(s) => {
+          const branch = branchOf(s, clones.data ?? []);
+          return { key: s.id, name: s.name, line: <SnapshotLine snapshot={s} />, actions: actions(branch), below: { label: `Volumes made of ${s.name}`, items: itemsOf(branch, clones.isPending) } };
+        }}
+        empty={
+          <Empty icon="clock" title="There are no snapshots">
+            A snapshot keeps the volume as it is now. New volumes can be made of it. {may(volume, 'snapshot') ? '' : volume.managed ? `The volume is ${volume.state}: there is nothing to take a snapshot of.` : 'The gateway did not make this volume, and only shows it.'}
+          </Empty>
+        }
+      />
       {making && <MakeVolume making={making} onClose={() => setMaking(undefined)} />}
     </Card>
   );
@@ -161,28 +142,19 @@ function SnapshotLine({ snapshot: s }: { snapshot: Snapshot }) {
   );
 }
 
-function Clones({ branch: { snapshot, clones, more }, looking }: { branch: Branch; looking: boolean }) {
-  if (clones.length === 0 && more === 0) return null;
-  return (
-    <ul aria-label={`Volumes made of ${snapshot.name}`}>
-      {clones.map((v) => (
-        <li key={v.id}>
-          <div className="tree-node">
-            <span className="tree-name">
-              <Link href={volumePath(v)}>{v.name}</Link>
-              <VolumeStatus volume={v} />
-              <span className="muted small">volume of {bytes(v.size_bytes)}</span>
-            </span>
-          </div>
-        </li>
-      ))}
-      {more > 0 && (
-        <li>
-          <div className="tree-node muted small">{looking ? 'Looking for the volumes that were made of it…' : `and ${plural(more, 'volume')} more`}</div>
-        </li>
-      )}
-    </ul>
-  );
+function itemsOf({ clones, more }: Branch, looking: boolean) {
+  const known = clones.map((v) => ({
+    key: v.id,
+    content: (
+      <span className="tree-name">
+        <Link href={volumePath(v)}>{v.name}</Link>
+        <VolumeStatus volume={v} />
+        <span className="muted small">volume of {bytes(v.size_bytes)}</span>
+      </span>
+    ),
+  }));
+  if (more === 0) return known;
+  return [...known, { key: 'more', content: <span className="muted small">{looking ? 'Looking for the volumes that were made of it…' : `and ${plural(more, 'volume')} more`}</span> }];
 }
 
 /** A new volume of a snapshot. A clone may share its data with the snapshot, a restored volume is on its own. */

@@ -9,13 +9,11 @@ export interface Branch {
   more: number;
 }
 
-/** Snapshots keep their order, newest first. `volumes` need not be all that there are. */
-export function treeOf(snapshots: readonly Snapshot[], volumes: readonly Volume[]): Branch[] {
-  return snapshots.map((snapshot) => {
-    const clones = volumes.filter((v) => v.source_snapshot_id === snapshot.id);
-    return { snapshot, clones, more: Math.max(0, snapshot.dependents - clones.length) };
-  });
+/** `volumes` need not be all that there are. */
+export function branchOf(snapshot: Snapshot, volumes: readonly Volume[]): Branch {
+  const clones = volumes.filter((v) => v.source_snapshot_id === snapshot.id);
+  return { snapshot, clones, more: Math.max(0, snapshot.dependents - clones.length) };
 }
 
 /** Whether all volumes that were made of the snapshots are known. */
-export const isWhole = (snapshots: readonly Snapshot[], volumes: readonly Volume[]) => treeOf(snapshots, volumes).every((b) => b.more === 0);
+export const isWhole = (snapshots: readonly Snapshot[], volumes: readonly Volume[]) => snapshots.every((s) => branchOf(s, volumes).more === 0);
