@@ -4,10 +4,7 @@ package storage_test
 
 import (
 	"bytes"
-	"errors"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,7 +20,6 @@ func inCeph(t *testing.T) (*gateway, *cephtest.Cluster) {
 	t.Helper()
 	cluster := cephtest.Start(t)
 	helper := cephtest.Helper(t)
-	addClient(t, cluster)
 	g := start(t, func(c *storage.Config) {
 		c.CephClusters, c.CephProgram = []string{"prod=mainstay@" + cluster.Conf}, helper
 	})
@@ -32,26 +28,6 @@ func inCeph(t *testing.T) (*gateway, *cephtest.Cluster) {
 	g.call("POST", "/backends/"+b.Id+"/discover", g.admin, nil).Want(200)
 	g.call("PUT", "/policies/prod", g.admin, object{"backend_id": b.Id, "kind": "block"}).Want(200)
 	return g, cluster
-}
-
-// addClient makes the client mainstay, with the capabilities that the guide names.
-func addClient(t *testing.T, c *cephtest.Cluster) {
-	t.Helper()
-	key, err := exec.CommandContext(
-		t.Context(), "ceph", "-c", c.Conf, "auth", "get-or-create", "client.mainstay", "mon",
-		`profile rbd, allow command "osd out", allow command "osd in", allow command "osd reweight"`, "mgr", "allow r",
-		"osd", "profile rbd",
-	).Output() //nolint:gosec // the test's own
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.OpenFile(filepath.Join(filepath.Dir(c.Conf), "keyring"), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Write(key); errors.Join(err, f.Close()) != nil {
-		t.Fatal(err)
-	}
 }
 
 // rbd runs the command rbd, and returns what it prints.
