@@ -21,6 +21,8 @@ type Config struct {
 
 	Directories []string `key:"directories" help:"Folders of this host that backends of the type nfs keep volumes in, as NAME=PATH. Default: local, the folder volumes in the data folder."`
 
+	ZFSDatasets []string `key:"zfs-datasets" help:"ZFS datasets of this host that backends of the type zfs keep volumes in, as NAME=POOL/DATASET. They exist."`
+
 	CephClusters []string `key:"ceph-clusters" help:"Clusters that backends of the type ceph use, as NAME=[USER@]PATH: the path of a ceph.conf that names the keyring, and the client, admin without one."`
 	CephProgram  string   `key:"ceph-program" help:"Program mainstay-ceph, which speaks to Ceph. Default: the one beside this program, or in PATH."`
 
@@ -61,6 +63,9 @@ const LocalBackend = "local"
 // Validate returns an error for invalid settings and for settings that contradict each other.
 func (c *Config) Validate() error {
 	if _, err := c.folders(); err != nil {
+		return err
+	}
+	if _, err := parseDatasets(c.ZFSDatasets); err != nil {
 		return err
 	}
 	if _, err := parseClusters(c.CephClusters); err != nil {

@@ -58,6 +58,7 @@ type Service struct {
 	log      *slog.Logger
 	now      func() time.Time
 	folders  map[string]string // of backends of the type nfs, by the name of their entry
+	datasets map[string]string // of backends of the type zfs, by the name of their entry
 	ceph     map[string]cephCluster
 	gateways map[string]*rgw.Gateway // of clusters, by the same names
 	singles  map[string]driver.SingleBucket
