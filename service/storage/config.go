@@ -23,6 +23,8 @@ type Config struct {
 
 	ZFSDatasets []string `key:"zfs-datasets" help:"ZFS datasets of this host that backends of the type zfs keep volumes in, as NAME=POOL/DATASET. They exist."`
 
+	Inventories []string `key:"inventories" help:"Files that tell what backends of the types san and cloud_block have, as NAME=PATH. They are YAML or JSON, and read at each discovery."`
+
 	CephClusters []string `key:"ceph-clusters" help:"Clusters that backends of the type ceph use, as NAME=[USER@]PATH: the path of a ceph.conf that names the keyring, and the client, admin without one."`
 	CephProgram  string   `key:"ceph-program" help:"Program mainstay-ceph, which speaks to Ceph. Default: the one beside this program, or in PATH."`
 
@@ -66,6 +68,9 @@ func (c *Config) Validate() error {
 		return err
 	}
 	if _, err := parseDatasets(c.ZFSDatasets); err != nil {
+		return err
+	}
+	if _, err := parsePaths("inventories", c.Inventories); err != nil {
 		return err
 	}
 	if _, err := parseClusters(c.CephClusters); err != nil {

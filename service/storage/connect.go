@@ -11,6 +11,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/storage/backup"
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
+	"github.com/mainstay-infra/mainstay/service/storage/driver/inventory"
 	"github.com/mainstay-infra/mainstay/service/storage/driver/rgw"
 	"github.com/mainstay-infra/mainstay/service/storage/driver/zfs"
 	"github.com/mainstay-infra/mainstay/service/storage/record"
@@ -109,6 +110,9 @@ func (s *Service) check(b record.Backend) error {
 	case typeZFS:
 		_, known = s.datasets[b.ConnectionRef]
 		setting = "zfs-datasets"
+	case record.TypeSAN, record.TypeCloudBlock:
+		_, known = s.inventories[b.ConnectionRef]
+		setting = "inventories"
 	case record.TypeCeph:
 		_, known = s.ceph[b.ConnectionRef]
 		setting = "ceph-clusters"
@@ -133,6 +137,8 @@ func (s *Service) connect(ctx context.Context, b record.Backend) (driver.Driver,
 	switch b.Type {
 	case record.TypeCeph:
 		return s.openCeph(s.ceph[b.ConnectionRef], c.NativeID, s.gateways[b.ConnectionRef])
+	case record.TypeSAN, record.TypeCloudBlock:
+		return inventory.Open(s.inventories[b.ConnectionRef], c.NativeID)
 	case typeZFS:
 		return zfs.Open(ctx, zfs.Config{Dataset: s.datasets[b.ConnectionRef], GUID: c.NativeID})
 	}

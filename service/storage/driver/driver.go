@@ -13,6 +13,7 @@
 //	rgw/           buckets in Ceph's object gateway, and buckets of any S3 service that are only read
 //	directory/     volumes in a folder of this host, such as a mounted NFS export
 //	zfs/           volumes in a ZFS dataset of this host
+//	inventory/     what a file tells of a storage system that nothing else reaches
 //	drivertest/    the suite that every driver passes
 //
 // # Rules for drivers

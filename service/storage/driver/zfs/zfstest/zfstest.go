@@ -575,7 +575,9 @@ func (f *fake) mount(name string, mounted bool) error {
 }
 
 // Content returns the path of what a dataset holds.
-func Content(dir string, n *Node) string { return filepath.Join(dir, "content-"+strconv.FormatInt(n.GUID, 10)) }
+func Content(dir string, n *Node) string {
+	return filepath.Join(dir, "content-"+strconv.FormatInt(n.GUID, 10))
+}
 
 func (f *fake) content(n *Node) string { return Content(f.dir, n) }
 
