@@ -214,8 +214,8 @@ func pause(ctx context.Context) error {
 const happensWithin = 90 * time.Second
 
 // Await tries something until it works. It fails if a daemon of these ends meanwhile.
-func (l *Lab) Await(ctx context.Context, what string, daemons []Daemon, try func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, happensWithin)
+func (l *Lab) Await(caller context.Context, what string, daemons []Daemon, try func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(caller, happensWithin)
 	defer cancel()
 	for {
 		err := try(ctx)
@@ -228,8 +228,12 @@ func (l *Lab) Await(ctx context.Context, what string, daemons []Daemon, try func
 				return fault.Wrap(fault.Unavailable, err, "%s ended, and its log is in %s: %s", d.Name, l.path("log"), tail(said))
 			}
 		}
-		if pause(ctx) != nil {
-			return fault.Wrap(fault.Unavailable, err, "it took too long until %s: %v", what, err)
+		switch {
+		case pause(ctx) == nil:
+		case caller.Err() != nil:
+			return fmt.Errorf("broken off before %s: %w", what, context.Cause(caller))
+		default:
+			return fault.Wrap(fault.Unavailable, err, "it took too long until %s", what)
 		}
 	}
 }

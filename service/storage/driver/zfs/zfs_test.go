@@ -553,6 +553,49 @@ func TestCallsEndSoonAfterTheirContext(t *testing.T) {
 	}
 }
 
+// Something that cannot be killed, as in the kernel, keeps what the command prints to.
+func TestCallsEndWhileTheirOutputStaysOpen(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	script, stuck := filepath.Join(h.dir, "script"), filepath.Join(h.dir, "stuck")
+	text := fmt.Sprintf("#!/bin/sh\nif [ -e %[1]s ]; then sleep 3600 & echo $! >%[1]s.pid; wait; fi\nexec %[2]s \"$@\"\n",
+		stuck, h.config().Zfs)
+	if err := os.WriteFile(script, []byte(text), 0o700); err != nil { //nolint:gosec // it is run
+		t.Fatal(err)
+	}
+	cfg := h.config()
+	cfg.Zfs = script
+	d, err := zfs.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(stuck, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := d.Volume(ctx, volume())
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if !fault.Is(err, fault.Unavailable) {
+			t.Errorf("%v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the call hangs")
+	}
+	raw, err := os.ReadFile(stuck + ".pid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("kill", strings.TrimSpace(string(raw))).CombinedOutput(); err != nil { //nolint:gosec // the test's own
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 // Each call is killed before and after each of the commands that it runs, and repeated.
 func TestCallsThatAreKilledAreRepeated(t *testing.T) {
 	t.Parallel()
