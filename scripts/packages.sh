@@ -62,6 +62,7 @@ test_packages() {
 	need ceph-osd "disks in Ceph" command -v ceph-osd
 	need ceph-mgr "volumes in Ceph" command -v ceph-mgr
 	need radosgw "buckets in Ceph" command -v radosgw
+	need rbd-mirror "volumes that are mirrored between Ceph clusters" command -v rbd-mirror
 	need python3-rbd "reads and writes volumes in Ceph" sh -c 'ls /usr/lib/python3/dist-packages/rbd.*.so'
 	need ceph-common "disks in Ceph" command -v rbd
 	need qemu-block-extra "disks in Ceph" sh -c 'ls /usr/lib/*/qemu/block-rbd.so'

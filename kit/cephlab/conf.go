@@ -80,6 +80,8 @@ client_mount_timeout = 30
 
 [client]
 admin_socket =
+rbd_mirror_pool_replayers_refresh_interval = 1
+rbd_mirror_image_state_check_interval = 1
 
 [client.rgw.r]
 rgw_frontends = beast endpoint=127.0.0.1:%[6]d

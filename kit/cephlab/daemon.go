@@ -98,7 +98,8 @@ func (l *Lab) Start(d Daemon) error {
 	}
 	defer func() { _ = said.Close() }()               // the daemon has its own
 	cmd := exec.Command(d.Program, l.arguments(d)...) //nolint:gosec // the programs are ours to choose
-	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.Env = said, said, l.Dir, environ()
+	cmd.Stdout, cmd.Stderr, cmd.Dir = said, said, l.Dir
+	cmd.Env = append(environ(), "CEPH_CONF="+l.Conf())   // rbd-mirror reads the file again for each pool
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C is not for it
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", d.Name, err)

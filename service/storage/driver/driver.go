@@ -8,6 +8,7 @@
 //	group.go       Groups of volumes
 //	data.go        The content of volumes, for backups
 //	osd.go         OSDs that can be taken out, put in and weighted
+//	mirror.go      Volumes that are mirrored to another storage system
 //	bucket.go      Buckets of object gateways
 //	ceph/          volumes as RBD images in a Ceph cluster
 //	rgw/           buckets in Ceph's object gateway, and buckets of any S3 service that are only read

@@ -113,7 +113,7 @@ func (d *Driver) Close() error {
 
 // Capabilities returns what the driver can do with a cluster.
 func (d *Driver) Capabilities() driver.Capabilities {
-	return driver.Capabilities{Block: true, Snapshots: true, Clone: true, Expansion: true}
+	return driver.Capabilities{Block: true, Snapshots: true, Clone: true, Expansion: true, Replication: true}
 }
 
 // hello introduces the gateway. Only helpers for short calls give up waiting for OSDs: librbd has
@@ -437,4 +437,5 @@ var (
 	_ driver.Reverter  = (*Driver)(nil)
 	_ driver.Copier    = (*Driver)(nil)
 	_ driver.Groups    = (*Driver)(nil)
+	_ driver.Mirrors   = (*Driver)(nil)
 )

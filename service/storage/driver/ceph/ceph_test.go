@@ -70,11 +70,15 @@ func opened(t *testing.T, cfg ceph.Config) *ceph.Driver {
 // python runs a program with Ceph's own Python library, on an open image.
 func (s *site) python(t *testing.T, image, in, text string, args ...any) []byte {
 	t.Helper()
+	readOnly := "True" // as copies of mirrors are opened
+	if in != "" {
+		readOnly = "False"
+	}
 	cmd := exec.Command(python, "-c", fmt.Sprintf(`
 import rados, rbd, sys, time
 c = rados.Rados(conffile=%q); c.connect()
-i = rbd.Image(c.open_ioctx(%q), %q)
-`, s.Conf, s.Pool, image)+fmt.Sprintf(text, args...)+"\ni.close()\n")
+i = rbd.Image(c.open_ioctx(%q), %q, read_only=%s)
+`, s.Conf, s.Pool, image, readOnly)+fmt.Sprintf(text, args...)+"\ni.close()\n")
 	cmd.Stdin = strings.NewReader(in)
 	var problems bytes.Buffer
 	cmd.Stderr = &problems
@@ -271,9 +275,9 @@ func (s *site) made(t *testing.T, name string) string {
 	return name
 }
 
-func volumeInUse(t *testing.T, s *site) {
-	d := s.open(t)
-	n := s.volume(t, d)
+// holds has a client open an image, until release is called.
+func (s *site) holds(t *testing.T, n driver.Name) (release func()) {
+	t.Helper()
 	cmd := exec.Command(python, "-c", fmt.Sprintf(`
 import rados, rbd, sys
 c = rados.Rados(conffile=%q); c.connect()
@@ -296,14 +300,26 @@ i.close()
 	if _, err := out.Read(make([]byte, 8)); err != nil {
 		t.Fatal(err)
 	}
-	err = d.DeleteVolume(t.Context(), n)
+	return func() {
+		if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func volumeInUse(t *testing.T, s *site) {
+	d := s.open(t)
+	n := s.volume(t, d)
+	release := s.holds(t, n)
+	err := d.DeleteVolume(t.Context(), n)
 	if !fault.Is(err, fault.Conflict) || !strings.Contains(fault.From(err).Message, "127.0.0.1") {
 		t.Errorf("deleted while it is open: %v", err)
 	}
 	if _, err := d.Volume(t.Context(), n); err != nil {
 		t.Error(err)
 	}
-	if err := errors.Join(in.Close(), cmd.Wait(), d.DeleteVolume(t.Context(), n)); err != nil {
+	release()
+	if err := d.DeleteVolume(t.Context(), n); err != nil {
 		t.Error(err)
 	}
 }

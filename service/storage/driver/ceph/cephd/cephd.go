@@ -12,6 +12,8 @@
 //	group.go      groups of images
 //	data.go       reads the content of snapshots, and fills new volumes
 //	image_work.go limits, and what takes as long as an image is large
+//	mirror.go     images that are mirrored between clusters
+//	mirror_copies.go  the snapshots by which they are
 //
 // # Marks
 //
@@ -210,6 +212,9 @@ func (s *server) do(r *wire.Request, progress func(float64)) (wire.Response, err
 		return wire.Response{}, p.revert(r)
 	case wire.Used:
 		return p.used(r, progress)
+	case wire.MirrorPool, wire.MirrorPeer, wire.MirrorOn, wire.MirrorOff, wire.MirrorLook, wire.MirrorPage, wire.MirrorSnap,
+		wire.Promote, wire.Demote, wire.Resync, wire.Digest:
+		return s.mirror(r, p, progress)
 	case wire.Move, wire.MoveBack:
 		return wire.Response{}, s.moved(r, p)
 	}

@@ -185,6 +185,8 @@ func reasonOf(err error) *wire.Error {
 		e.Reason, e.Message = wire.Silent, "the cluster does not answer"
 	case unix.EPERM, unix.EACCES, unix.ENOKEY:
 		e.Reason, e.Message = wire.Refused, "the cluster does not accept the user or its key"
+	case unix.EROFS:
+		e.Reason, e.Message = wire.Conflict, "the image is the copy of one at another site, and only read until it is promoted"
 	case unix.ENOSPC, unix.EDQUOT:
 		e.Reason, e.Message = wire.Full, "the pool takes no more data"
 	case unix.ESHUTDOWN:

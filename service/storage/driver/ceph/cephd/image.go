@@ -184,15 +184,20 @@ func (p *pool) watched(name string) error {
 		if err != nil {
 			return err
 		}
-		if len(watchers) > 0 {
-			var who []string
-			for _, w := range watchers {
-				who = append(who, fmt.Sprintf("client.%d at %s", w.Id, w.Addr))
-			}
-			return &wire.Error{Reason: wire.Conflict, Message: "the volume is in use by " + strings.Join(who, ", ")}
-		}
-		return nil
+		return inUse(watchers)
 	})
+}
+
+// inUse is the fault of what must not be done while these clients have an image open. Without any, it is nil.
+func inUse(watchers []rbd.ImageWatcher) error {
+	if len(watchers) == 0 {
+		return nil
+	}
+	var who []string
+	for _, w := range watchers {
+		who = append(who, fmt.Sprintf("client.%d at %s", w.Id, w.Addr))
+	}
+	return &wire.Error{Reason: wire.Conflict, Message: "the volume is in use by " + strings.Join(who, ", ")}
 }
 
 // bound refuses what must not be done while an image is part of something else.

@@ -109,6 +109,17 @@ const (
 	GroupSnapRm    Op = "group-snap-rm" // Snapshot of Group
 	GroupRevert    Op = "group-revert"  // Members of Group to Snapshot
 	GroupRm        Op = "group-rm"      // Group; its images stay
+	MirrorPool     Op = "mirror-pool"   // what of Pool is mirrored, into Scope, which it becomes if it is given
+	MirrorPeer     Op = "mirror-peer"   // Pool has the cluster of Token as its peer
+	MirrorOn       Op = "mirror-on"     // Volume is mirrored, by Mode
+	MirrorOff      Op = "mirror-off"    // Volume is not mirrored any more
+	MirrorLook     Op = "mirror-look"   // Volume, into Mirrors with their snapshots
+	MirrorPage     Op = "mirror-page"   // those of Pool after After, into Mirrors and Next
+	MirrorSnap     Op = "mirror-snap"   // what Volume has now goes to its peers
+	Promote        Op = "promote"       // Volume; Force: whatever its peer is
+	Demote         Op = "demote"        // Volume; Force: also if clients have it open
+	Resync         Op = "resync"        // Volume is copied again from its peer
+	Digest         Op = "digest"        // of Snap of Volume, read through a clone To; without Snap, of its newest copy
 )
 
 // Request asks a helper for something.
@@ -140,6 +151,12 @@ type Request struct {
 	// Group is a native name, and Members are its volumes.
 	Group   string   `json:"group,omitempty"`
 	Members []Member `json:"members,omitempty"`
+	// Of requests about mirrors:
+	Scope  string `json:"scope,omitempty"`   // image, pool or disabled
+	Mode   string `json:"mode,omitempty"`    // snapshot or journal
+	Token  Secret `json:"token,omitempty"`   // as "rbd mirror pool peer bootstrap create" makes it
+	OneWay bool   `json:"one_way,omitempty"` // images are only copied from the peer
+	Force  bool   `json:"force,omitempty"`
 }
 
 // Member is a volume of a group.
@@ -163,6 +180,10 @@ type Response struct {
 	Leftover  string                     `json:"leftover,omitempty"`
 	Answers   map[string]json.RawMessage `json:"answers,omitempty"`
 	Found     bool                       `json:"found,omitempty"`
+	Mirrors   []Mirror                   `json:"mirrors,omitempty"`
+	Scope     string                     `json:"scope,omitempty"`
+	Digest    string                     `json:"digest,omitempty"` // SHA-256 of what is not zeros, in hex
+	Read      int64                      `json:"read,omitempty"`   // bytes
 	Extents   []Extent                   `json:"extents,omitempty"`
 	Length    int                        `json:"length,omitempty"` // of Data
 	Data      []byte                     `json:"-"`
@@ -172,6 +193,35 @@ type Response struct {
 type Extent struct {
 	Offset int64 `json:"o"` // bytes
 	Length int64 `json:"l"`
+}
+
+// Mirror is an image that is mirrored, at one site.
+type Mirror struct {
+	Image     string       `json:"image"`
+	GlobalID  string       `json:"global_id"` // the same at all sites
+	Mode      string       `json:"mode"`      // snapshot or journal
+	Enabled   bool         `json:"enabled"`   // it is neither begun nor ended
+	Primary   bool         `json:"primary"`
+	Sites     []Site       `json:"sites,omitempty"`
+	Snapshots []MirrorCopy `json:"snapshots,omitempty"` // oldest first; only of MirrorLook
+}
+
+// Site is what the daemon of a site says about its copy of an image.
+type Site struct {
+	Peer        string    `json:"peer,omitempty"` // empty: this site
+	Up          bool      `json:"up"`
+	State       string    `json:"state"`
+	Description string    `json:"description"`
+	UpdatedAt   time.Time `json:"updated_at,omitzero"`
+}
+
+// MirrorCopy is a snapshot by which an image is mirrored.
+type MirrorCopy struct {
+	ID       uint64    `json:"id"`
+	Of       uint64    `json:"of,omitempty"` // the snapshot at the primary site that it is a copy of
+	Demoted  bool      `json:"demoted,omitempty"`
+	Complete bool      `json:"complete"`
+	At       time.Time `json:"at"` // by the clock of this site
 }
 
 // State is how far an image of the gateway is.
