@@ -348,6 +348,207 @@ func (c *Client) GetClusterHealth(ctx context.Context, id ClusterID, editors ...
 	return c.Send(ctx, rest.To("GET", "/clusters/{id}/health").Path("id", id), editors)
 }
 
+// FailOver Demote a volume where it is primary, if that site answers, and promote it at the other site
+func (c *Client) FailOver(ctx context.Context, params *FailOverParams, body FailOverJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/dr/failover")
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// FailOverWithBody Demote a volume where it is primary, if that site answers, and promote it at the other site
+func (c *Client) FailOverWithBody(ctx context.Context, params *FailOverParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/dr/failover")
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// ListMirrors The mirrors that the caller may see, newest first
+func (c *Client) ListMirrors(ctx context.Context, params *ListMirrorsParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/dr/mirrors")
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+		out.Query("cluster", params.Cluster)
+		out.Query("limit", params.Limit)
+		out.Query("cursor", params.Cursor)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// DemoteMirror Make the image of this site a copy of the other one
+func (c *Client) DemoteMirror(ctx context.Context, id MirrorID, params *DemoteMirrorParams, body DemoteMirrorJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/dr/mirrors/{id}/demote").Path("id", id)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// DemoteMirrorWithBody Make the image of this site a copy of the other one
+func (c *Client) DemoteMirrorWithBody(ctx context.Context, id MirrorID, params *DemoteMirrorParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/dr/mirrors/{id}/demote").Path("id", id)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// PromoteMirror Make the image of this site the one that is written to
+func (c *Client) PromoteMirror(ctx context.Context, id MirrorID, params *PromoteMirrorParams, body PromoteMirrorJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/dr/mirrors/{id}/promote").Path("id", id)
+	if params != nil {
+		out.Query("force", params.Force)
+		out.Query("peer_replayed", params.PeerReplayed)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// PromoteMirrorWithBody Make the image of this site the one that is written to
+func (c *Client) PromoteMirrorWithBody(ctx context.Context, id MirrorID, params *PromoteMirrorParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/dr/mirrors/{id}/promote").Path("id", id)
+	if params != nil {
+		out.Query("force", params.Force)
+		out.Query("peer_replayed", params.PeerReplayed)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// RehearseFailover Prove that the copy at the other site can be read, without touching the original
+func (c *Client) RehearseFailover(ctx context.Context, id MirrorID, params *RehearseFailoverParams, body RehearseFailoverJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/dr/mirrors/{id}/rehearse").Path("id", id)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// RehearseFailoverWithBody Prove that the copy at the other site can be read, without touching the original
+func (c *Client) RehearseFailoverWithBody(ctx context.Context, id MirrorID, params *RehearseFailoverParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/dr/mirrors/{id}/rehearse").Path("id", id)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// ResyncMirror Throw away the image of this site, and copy it again from the other one
+func (c *Client) ResyncMirror(ctx context.Context, id MirrorID, params *ResyncMirrorParams, body ResyncMirrorJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/dr/mirrors/{id}/resync").Path("id", id)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// ResyncMirrorWithBody Throw away the image of this site, and copy it again from the other one
+func (c *Client) ResyncMirrorWithBody(ctx context.Context, id MirrorID, params *ResyncMirrorParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/dr/mirrors/{id}/resync").Path("id", id)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// SetRPO Say how old the copy of a volume may be
+func (c *Client) SetRPO(ctx context.Context, id MirrorID, body SetRPOJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/dr/mirrors/{id}/rpo").Path("id", id).JSON("application/json", body), editors)
+}
+
+// SetRPOWithBody Say how old the copy of a volume may be
+func (c *Client) SetRPOWithBody(ctx context.Context, id MirrorID, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("POST", "/dr/mirrors/{id}/rpo").Path("id", id).Body(contentType, body), editors)
+}
+
+// GetMirrorStatus How a mirror is, and whether it can be promoted
+func (c *Client) GetMirrorStatus(ctx context.Context, id MirrorID, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("GET", "/dr/mirrors/{id}/status").Path("id", id), editors)
+}
+
+// ListPeers The clusters that volumes can be mirrored to, newest first
+func (c *Client) ListPeers(ctx context.Context, params *ListPeersParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/dr/peers")
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+		out.Query("limit", params.Limit)
+		out.Query("cursor", params.Cursor)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// CreatePeer Register a cluster that volumes can be mirrored to
+func (c *Client) CreatePeer(ctx context.Context, params *CreatePeerParams, body CreatePeerJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/dr/peers")
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// CreatePeerWithBody Register a cluster that volumes can be mirrored to
+func (c *Client) CreatePeerWithBody(ctx context.Context, params *CreatePeerParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/dr/peers")
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// DeletePeer Remove a peer that no mirror uses
+func (c *Client) DeletePeer(ctx context.Context, id PeerID, editors ...rest.Editor) (*http.Response, error) {
+	return c.Send(ctx, rest.To("DELETE", "/dr/peers/{id}").Path("id", id), editors)
+}
+
+// GetPoolMirroring Which images of a pool are mirrored
+func (c *Client) GetPoolMirroring(ctx context.Context, pool PoolName, params *GetPoolMirroringParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/dr/pools/{pool}/mirroring").Path("pool", pool)
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// SetPoolMirroring Say which images of a pool are mirrored
+func (c *Client) SetPoolMirroring(ctx context.Context, pool PoolName, params *SetPoolMirroringParams, body SetPoolMirroringJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("PUT", "/dr/pools/{pool}/mirroring").Path("pool", pool)
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// SetPoolMirroringWithBody Say which images of a pool are mirrored
+func (c *Client) SetPoolMirroringWithBody(ctx context.Context, pool PoolName, params *SetPoolMirroringParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("PUT", "/dr/pools/{pool}/mirroring").Path("pool", pool)
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// GetDRPreflight Whether a failover would work now, and the steps for the case at hand
+func (c *Client) GetDRPreflight(ctx context.Context, params *GetDRPreflightParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/dr/preflight")
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+		out.Query("mirror_id", params.MirrorId)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// GetDRStatus How the mirrors are, in numbers
+func (c *Client) GetDRStatus(ctx context.Context, params *GetDRStatusParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/dr/status")
+	if params != nil {
+		out.Query("cluster", params.Cluster)
+	}
+	return c.Send(ctx, out, editors)
+}
+
 // ListEvents What happened lately, newest first: changes, jobs and alerts
 func (c *Client) ListEvents(ctx context.Context, params *ListEventsParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("GET", "/events")
@@ -1124,6 +1325,37 @@ func (c *Client) ExpandVolume(ctx context.Context, id VolumeID, params *ExpandVo
 func (c *Client) ExpandVolumeWithBody(ctx context.Context, id VolumeID, params *ExpandVolumeParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("POST", "/volumes/{id}/expand").Path("id", id)
 	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
+// DisableMirror Stop to copy a volume; its copy at the other site goes
+func (c *Client) DisableMirror(ctx context.Context, id VolumeID, params *DisableMirrorParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("DELETE", "/volumes/{id}/mirror").Path("id", id)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// EnableMirror Copy a volume to another cluster from now on
+func (c *Client) EnableMirror(ctx context.Context, id VolumeID, params *EnableMirrorParams, body EnableMirrorJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/volumes/{id}/mirror").Path("id", id)
+	if params != nil {
+		out.Query("mode", params.Mode)
+		out.Query("peer", params.Peer)
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// EnableMirrorWithBody Copy a volume to another cluster from now on
+func (c *Client) EnableMirrorWithBody(ctx context.Context, id VolumeID, params *EnableMirrorParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/volumes/{id}/mirror").Path("id", id)
+	if params != nil {
+		out.Query("mode", params.Mode)
+		out.Query("peer", params.Peer)
 		out.Header("Idempotency-Key", params.IdempotencyKey)
 	}
 	return c.Send(ctx, out.Body(contentType, body), editors)

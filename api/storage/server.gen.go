@@ -150,6 +150,73 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 	mux.HandleFunc("GET "+base+"/clusters/{id}/health", rest.Serve(fail, func(in *rest.Input, q *GetClusterHealthRequestObject) {
 		in.Path("id", &q.Id)
 	}, s.GetClusterHealth, GetClusterHealthResponseObject.VisitGetClusterHealthResponse))
+	mux.HandleFunc("POST "+base+"/dr/failover", rest.Serve(fail, func(in *rest.Input, q *FailOverRequestObject) {
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+		q.Body = rest.JSON[FailOverJSONRequestBody](in, true)
+	}, s.FailOver, FailOverResponseObject.VisitFailOverResponse))
+	mux.HandleFunc("GET "+base+"/dr/mirrors", rest.Serve(fail, func(in *rest.Input, q *ListMirrorsRequestObject) {
+		in.Query("tenant", false, &q.Params.Tenant)
+		in.Query("cluster", false, &q.Params.Cluster)
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListMirrors, ListMirrorsResponseObject.VisitListMirrorsResponse))
+	mux.HandleFunc("POST "+base+"/dr/mirrors/{id}/demote", rest.Serve(fail, func(in *rest.Input, q *DemoteMirrorRequestObject) {
+		in.Path("id", &q.Id)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+		q.Body = rest.JSON[DemoteMirrorJSONRequestBody](in, false)
+	}, s.DemoteMirror, DemoteMirrorResponseObject.VisitDemoteMirrorResponse))
+	mux.HandleFunc("POST "+base+"/dr/mirrors/{id}/promote", rest.Serve(fail, func(in *rest.Input, q *PromoteMirrorRequestObject) {
+		in.Path("id", &q.Id)
+		in.Query("force", false, &q.Params.Force)
+		in.Query("peer_replayed", false, &q.Params.PeerReplayed)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+		q.Body = rest.JSON[PromoteMirrorJSONRequestBody](in, false)
+	}, s.PromoteMirror, PromoteMirrorResponseObject.VisitPromoteMirrorResponse))
+	mux.HandleFunc("POST "+base+"/dr/mirrors/{id}/rehearse", rest.Serve(fail, func(in *rest.Input, q *RehearseFailoverRequestObject) {
+		in.Path("id", &q.Id)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+		q.Body = rest.JSON[RehearseFailoverJSONRequestBody](in, false)
+	}, s.RehearseFailover, RehearseFailoverResponseObject.VisitRehearseFailoverResponse))
+	mux.HandleFunc("POST "+base+"/dr/mirrors/{id}/resync", rest.Serve(fail, func(in *rest.Input, q *ResyncMirrorRequestObject) {
+		in.Path("id", &q.Id)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+		q.Body = rest.JSON[ResyncMirrorJSONRequestBody](in, false)
+	}, s.ResyncMirror, ResyncMirrorResponseObject.VisitResyncMirrorResponse))
+	mux.HandleFunc("POST "+base+"/dr/mirrors/{id}/rpo", rest.Serve(fail, func(in *rest.Input, q *SetRPORequestObject) {
+		in.Path("id", &q.Id)
+		q.Body = rest.JSON[SetRPOJSONRequestBody](in, true)
+	}, s.SetRPO, SetRPOResponseObject.VisitSetRPOResponse))
+	mux.HandleFunc("GET "+base+"/dr/mirrors/{id}/status", rest.Serve(fail, func(in *rest.Input, q *GetMirrorStatusRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.GetMirrorStatus, GetMirrorStatusResponseObject.VisitGetMirrorStatusResponse))
+	mux.HandleFunc("GET "+base+"/dr/peers", rest.Serve(fail, func(in *rest.Input, q *ListPeersRequestObject) {
+		in.Query("cluster", false, &q.Params.Cluster)
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListPeers, ListPeersResponseObject.VisitListPeersResponse))
+	mux.HandleFunc("POST "+base+"/dr/peers", rest.Serve(fail, func(in *rest.Input, q *CreatePeerRequestObject) {
+		in.Query("cluster", false, &q.Params.Cluster)
+		q.Body = rest.JSON[CreatePeerJSONRequestBody](in, true)
+	}, s.CreatePeer, CreatePeerResponseObject.VisitCreatePeerResponse))
+	mux.HandleFunc("DELETE "+base+"/dr/peers/{id}", rest.Serve(fail, func(in *rest.Input, q *DeletePeerRequestObject) {
+		in.Path("id", &q.Id)
+	}, s.DeletePeer, DeletePeerResponseObject.VisitDeletePeerResponse))
+	mux.HandleFunc("GET "+base+"/dr/pools/{pool}/mirroring", rest.Serve(fail, func(in *rest.Input, q *GetPoolMirroringRequestObject) {
+		in.Path("pool", &q.Pool)
+		in.Query("cluster", false, &q.Params.Cluster)
+	}, s.GetPoolMirroring, GetPoolMirroringResponseObject.VisitGetPoolMirroringResponse))
+	mux.HandleFunc("PUT "+base+"/dr/pools/{pool}/mirroring", rest.Serve(fail, func(in *rest.Input, q *SetPoolMirroringRequestObject) {
+		in.Path("pool", &q.Pool)
+		in.Query("cluster", false, &q.Params.Cluster)
+		q.Body = rest.JSON[SetPoolMirroringJSONRequestBody](in, true)
+	}, s.SetPoolMirroring, SetPoolMirroringResponseObject.VisitSetPoolMirroringResponse))
+	mux.HandleFunc("GET "+base+"/dr/preflight", rest.Serve(fail, func(in *rest.Input, q *GetDRPreflightRequestObject) {
+		in.Query("cluster", false, &q.Params.Cluster)
+		in.Query("mirror_id", false, &q.Params.MirrorId)
+	}, s.GetDRPreflight, GetDRPreflightResponseObject.VisitGetDRPreflightResponse))
+	mux.HandleFunc("GET "+base+"/dr/status", rest.Serve(fail, func(in *rest.Input, q *GetDRStatusRequestObject) {
+		in.Query("cluster", false, &q.Params.Cluster)
+	}, s.GetDRStatus, GetDRStatusResponseObject.VisitGetDRStatusResponse))
 	mux.HandleFunc("GET "+base+"/events", rest.Serve(fail, func(in *rest.Input, q *ListEventsRequestObject) {
 		in.Query("type", false, &q.Params.Type)
 		in.Query("tenant", false, &q.Params.Tenant)
@@ -470,6 +537,17 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
 		q.Body = rest.JSON[ExpandVolumeJSONRequestBody](in, true)
 	}, s.ExpandVolume, ExpandVolumeResponseObject.VisitExpandVolumeResponse))
+	mux.HandleFunc("DELETE "+base+"/volumes/{id}/mirror", rest.Serve(fail, func(in *rest.Input, q *DisableMirrorRequestObject) {
+		in.Path("id", &q.Id)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+	}, s.DisableMirror, DisableMirrorResponseObject.VisitDisableMirrorResponse))
+	mux.HandleFunc("POST "+base+"/volumes/{id}/mirror", rest.Serve(fail, func(in *rest.Input, q *EnableMirrorRequestObject) {
+		in.Path("id", &q.Id)
+		in.Query("mode", false, &q.Params.Mode)
+		in.Query("peer", true, &q.Params.Peer)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+		q.Body = rest.JSON[EnableMirrorJSONRequestBody](in, false)
+	}, s.EnableMirror, EnableMirrorResponseObject.VisitEnableMirrorResponse))
 	mux.HandleFunc("GET "+base+"/volumes/{id}/snapshots", rest.Serve(fail, func(in *rest.Input, q *ListVolumeSnapshotsRequestObject) {
 		in.Path("id", &q.Id)
 		in.Query("limit", false, &q.Params.Limit)
@@ -1025,6 +1103,274 @@ type GetClusterHealthResponseObject interface {
 type GetClusterHealth200JSONResponse ClusterHealth
 
 func (r GetClusterHealth200JSONResponse) VisitGetClusterHealthResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// FailOverRequestObject is a request of FailOver.
+type FailOverRequestObject struct {
+	Params FailOverParams
+	Body   *FailOverJSONRequestBody
+}
+
+// FailOverResponseObject is an answer of FailOver.
+type FailOverResponseObject interface {
+	VisitFailOverResponse(w http.ResponseWriter) error
+}
+
+type FailOver202JSONResponse MirrorAccepted
+
+func (r FailOver202JSONResponse) VisitFailOverResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
+// ListMirrorsRequestObject is a request of ListMirrors.
+type ListMirrorsRequestObject struct {
+	Params ListMirrorsParams
+}
+
+// ListMirrorsResponseObject is an answer of ListMirrors.
+type ListMirrorsResponseObject interface {
+	VisitListMirrorsResponse(w http.ResponseWriter) error
+}
+
+type ListMirrors200ResponseHeaders struct {
+	Link *string
+}
+
+type ListMirrors200JSONResponse struct {
+	Body    []Mirror
+	Headers ListMirrors200ResponseHeaders
+}
+
+func (r ListMirrors200JSONResponse) VisitListMirrorsResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
+}
+
+// DemoteMirrorRequestObject is a request of DemoteMirror.
+type DemoteMirrorRequestObject struct {
+	Id     MirrorID
+	Params DemoteMirrorParams
+	Body   *DemoteMirrorJSONRequestBody
+}
+
+// DemoteMirrorResponseObject is an answer of DemoteMirror.
+type DemoteMirrorResponseObject interface {
+	VisitDemoteMirrorResponse(w http.ResponseWriter) error
+}
+
+type DemoteMirror202JSONResponse MirrorAccepted
+
+func (r DemoteMirror202JSONResponse) VisitDemoteMirrorResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
+// PromoteMirrorRequestObject is a request of PromoteMirror.
+type PromoteMirrorRequestObject struct {
+	Id     MirrorID
+	Params PromoteMirrorParams
+	Body   *PromoteMirrorJSONRequestBody
+}
+
+// PromoteMirrorResponseObject is an answer of PromoteMirror.
+type PromoteMirrorResponseObject interface {
+	VisitPromoteMirrorResponse(w http.ResponseWriter) error
+}
+
+type PromoteMirror202JSONResponse MirrorAccepted
+
+func (r PromoteMirror202JSONResponse) VisitPromoteMirrorResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
+// RehearseFailoverRequestObject is a request of RehearseFailover.
+type RehearseFailoverRequestObject struct {
+	Id     MirrorID
+	Params RehearseFailoverParams
+	Body   *RehearseFailoverJSONRequestBody
+}
+
+// RehearseFailoverResponseObject is an answer of RehearseFailover.
+type RehearseFailoverResponseObject interface {
+	VisitRehearseFailoverResponse(w http.ResponseWriter) error
+}
+
+type RehearseFailover202JSONResponse MirrorAccepted
+
+func (r RehearseFailover202JSONResponse) VisitRehearseFailoverResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
+// ResyncMirrorRequestObject is a request of ResyncMirror.
+type ResyncMirrorRequestObject struct {
+	Id     MirrorID
+	Params ResyncMirrorParams
+	Body   *ResyncMirrorJSONRequestBody
+}
+
+// ResyncMirrorResponseObject is an answer of ResyncMirror.
+type ResyncMirrorResponseObject interface {
+	VisitResyncMirrorResponse(w http.ResponseWriter) error
+}
+
+type ResyncMirror202JSONResponse MirrorAccepted
+
+func (r ResyncMirror202JSONResponse) VisitResyncMirrorResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
+// SetRPORequestObject is a request of SetRPO.
+type SetRPORequestObject struct {
+	Id   MirrorID
+	Body *SetRPOJSONRequestBody
+}
+
+// SetRPOResponseObject is an answer of SetRPO.
+type SetRPOResponseObject interface {
+	VisitSetRPOResponse(w http.ResponseWriter) error
+}
+
+type SetRPO200JSONResponse Mirror
+
+func (r SetRPO200JSONResponse) VisitSetRPOResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// GetMirrorStatusRequestObject is a request of GetMirrorStatus.
+type GetMirrorStatusRequestObject struct {
+	Id MirrorID
+}
+
+// GetMirrorStatusResponseObject is an answer of GetMirrorStatus.
+type GetMirrorStatusResponseObject interface {
+	VisitGetMirrorStatusResponse(w http.ResponseWriter) error
+}
+
+type GetMirrorStatus200JSONResponse MirrorStatus
+
+func (r GetMirrorStatus200JSONResponse) VisitGetMirrorStatusResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// ListPeersRequestObject is a request of ListPeers.
+type ListPeersRequestObject struct {
+	Params ListPeersParams
+}
+
+// ListPeersResponseObject is an answer of ListPeers.
+type ListPeersResponseObject interface {
+	VisitListPeersResponse(w http.ResponseWriter) error
+}
+
+type ListPeers200ResponseHeaders struct {
+	Link *string
+}
+
+type ListPeers200JSONResponse struct {
+	Body    []Peer
+	Headers ListPeers200ResponseHeaders
+}
+
+func (r ListPeers200JSONResponse) VisitListPeersResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
+}
+
+// CreatePeerRequestObject is a request of CreatePeer.
+type CreatePeerRequestObject struct {
+	Params CreatePeerParams
+	Body   *CreatePeerJSONRequestBody
+}
+
+// CreatePeerResponseObject is an answer of CreatePeer.
+type CreatePeerResponseObject interface {
+	VisitCreatePeerResponse(w http.ResponseWriter) error
+}
+
+type CreatePeer201JSONResponse Peer
+
+func (r CreatePeer201JSONResponse) VisitCreatePeerResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 201, "application/json", r)
+}
+
+// DeletePeerRequestObject is a request of DeletePeer.
+type DeletePeerRequestObject struct {
+	Id PeerID
+}
+
+// DeletePeerResponseObject is an answer of DeletePeer.
+type DeletePeerResponseObject interface {
+	VisitDeletePeerResponse(w http.ResponseWriter) error
+}
+
+type DeletePeer200JSONResponse Peer
+
+func (r DeletePeer200JSONResponse) VisitDeletePeerResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// GetPoolMirroringRequestObject is a request of GetPoolMirroring.
+type GetPoolMirroringRequestObject struct {
+	Pool   PoolName
+	Params GetPoolMirroringParams
+}
+
+// GetPoolMirroringResponseObject is an answer of GetPoolMirroring.
+type GetPoolMirroringResponseObject interface {
+	VisitGetPoolMirroringResponse(w http.ResponseWriter) error
+}
+
+type GetPoolMirroring200JSONResponse PoolMirroring
+
+func (r GetPoolMirroring200JSONResponse) VisitGetPoolMirroringResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// SetPoolMirroringRequestObject is a request of SetPoolMirroring.
+type SetPoolMirroringRequestObject struct {
+	Pool   PoolName
+	Params SetPoolMirroringParams
+	Body   *SetPoolMirroringJSONRequestBody
+}
+
+// SetPoolMirroringResponseObject is an answer of SetPoolMirroring.
+type SetPoolMirroringResponseObject interface {
+	VisitSetPoolMirroringResponse(w http.ResponseWriter) error
+}
+
+type SetPoolMirroring200JSONResponse PoolMirroring
+
+func (r SetPoolMirroring200JSONResponse) VisitSetPoolMirroringResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// GetDRPreflightRequestObject is a request of GetDRPreflight.
+type GetDRPreflightRequestObject struct {
+	Params GetDRPreflightParams
+}
+
+// GetDRPreflightResponseObject is an answer of GetDRPreflight.
+type GetDRPreflightResponseObject interface {
+	VisitGetDRPreflightResponse(w http.ResponseWriter) error
+}
+
+type GetDRPreflight200JSONResponse DRPreflight
+
+func (r GetDRPreflight200JSONResponse) VisitGetDRPreflightResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r)
+}
+
+// GetDRStatusRequestObject is a request of GetDRStatus.
+type GetDRStatusRequestObject struct {
+	Params GetDRStatusParams
+}
+
+// GetDRStatusResponseObject is an answer of GetDRStatus.
+type GetDRStatusResponseObject interface {
+	VisitGetDRStatusResponse(w http.ResponseWriter) error
+}
+
+type GetDRStatus200JSONResponse DRStatus
+
+func (r GetDRStatus200JSONResponse) VisitGetDRStatusResponse(w http.ResponseWriter) error {
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
@@ -2199,6 +2545,41 @@ func (r ExpandVolume202JSONResponse) VisitExpandVolumeResponse(w http.ResponseWr
 	return rest.WriteJSON(w, 202, "application/json", r)
 }
 
+// DisableMirrorRequestObject is a request of DisableMirror.
+type DisableMirrorRequestObject struct {
+	Id     VolumeID
+	Params DisableMirrorParams
+}
+
+// DisableMirrorResponseObject is an answer of DisableMirror.
+type DisableMirrorResponseObject interface {
+	VisitDisableMirrorResponse(w http.ResponseWriter) error
+}
+
+type DisableMirror202JSONResponse MirrorAccepted
+
+func (r DisableMirror202JSONResponse) VisitDisableMirrorResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
+// EnableMirrorRequestObject is a request of EnableMirror.
+type EnableMirrorRequestObject struct {
+	Id     VolumeID
+	Params EnableMirrorParams
+	Body   *EnableMirrorJSONRequestBody
+}
+
+// EnableMirrorResponseObject is an answer of EnableMirror.
+type EnableMirrorResponseObject interface {
+	VisitEnableMirrorResponse(w http.ResponseWriter) error
+}
+
+type EnableMirror202JSONResponse MirrorAccepted
+
+func (r EnableMirror202JSONResponse) VisitEnableMirrorResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
 // ListVolumeSnapshotsRequestObject is a request of ListVolumeSnapshots.
 type ListVolumeSnapshotsRequestObject struct {
 	Id     VolumeID
@@ -2334,6 +2715,51 @@ type Server interface {
 	// GetClusterHealth How a cluster is
 	// (GET /clusters/{id}/health)
 	GetClusterHealth(context.Context, GetClusterHealthRequestObject) (GetClusterHealthResponseObject, error)
+	// FailOver Demote a volume where it is primary, if that site answers, and promote it at the other site
+	// (POST /dr/failover)
+	FailOver(context.Context, FailOverRequestObject) (FailOverResponseObject, error)
+	// ListMirrors The mirrors that the caller may see, newest first
+	// (GET /dr/mirrors)
+	ListMirrors(context.Context, ListMirrorsRequestObject) (ListMirrorsResponseObject, error)
+	// DemoteMirror Make the image of this site a copy of the other one
+	// (POST /dr/mirrors/{id}/demote)
+	DemoteMirror(context.Context, DemoteMirrorRequestObject) (DemoteMirrorResponseObject, error)
+	// PromoteMirror Make the image of this site the one that is written to
+	// (POST /dr/mirrors/{id}/promote)
+	PromoteMirror(context.Context, PromoteMirrorRequestObject) (PromoteMirrorResponseObject, error)
+	// RehearseFailover Prove that the copy at the other site can be read, without touching the original
+	// (POST /dr/mirrors/{id}/rehearse)
+	RehearseFailover(context.Context, RehearseFailoverRequestObject) (RehearseFailoverResponseObject, error)
+	// ResyncMirror Throw away the image of this site, and copy it again from the other one
+	// (POST /dr/mirrors/{id}/resync)
+	ResyncMirror(context.Context, ResyncMirrorRequestObject) (ResyncMirrorResponseObject, error)
+	// SetRPO Say how old the copy of a volume may be
+	// (POST /dr/mirrors/{id}/rpo)
+	SetRPO(context.Context, SetRPORequestObject) (SetRPOResponseObject, error)
+	// GetMirrorStatus How a mirror is, and whether it can be promoted
+	// (GET /dr/mirrors/{id}/status)
+	GetMirrorStatus(context.Context, GetMirrorStatusRequestObject) (GetMirrorStatusResponseObject, error)
+	// ListPeers The clusters that volumes can be mirrored to, newest first
+	// (GET /dr/peers)
+	ListPeers(context.Context, ListPeersRequestObject) (ListPeersResponseObject, error)
+	// CreatePeer Register a cluster that volumes can be mirrored to
+	// (POST /dr/peers)
+	CreatePeer(context.Context, CreatePeerRequestObject) (CreatePeerResponseObject, error)
+	// DeletePeer Remove a peer that no mirror uses
+	// (DELETE /dr/peers/{id})
+	DeletePeer(context.Context, DeletePeerRequestObject) (DeletePeerResponseObject, error)
+	// GetPoolMirroring Which images of a pool are mirrored
+	// (GET /dr/pools/{pool}/mirroring)
+	GetPoolMirroring(context.Context, GetPoolMirroringRequestObject) (GetPoolMirroringResponseObject, error)
+	// SetPoolMirroring Say which images of a pool are mirrored
+	// (PUT /dr/pools/{pool}/mirroring)
+	SetPoolMirroring(context.Context, SetPoolMirroringRequestObject) (SetPoolMirroringResponseObject, error)
+	// GetDRPreflight Whether a failover would work now, and the steps for the case at hand
+	// (GET /dr/preflight)
+	GetDRPreflight(context.Context, GetDRPreflightRequestObject) (GetDRPreflightResponseObject, error)
+	// GetDRStatus How the mirrors are, in numbers
+	// (GET /dr/status)
+	GetDRStatus(context.Context, GetDRStatusRequestObject) (GetDRStatusResponseObject, error)
 	// ListEvents What happened lately, newest first: changes, jobs and alerts
 	// (GET /events)
 	ListEvents(context.Context, ListEventsRequestObject) (ListEventsResponseObject, error)
@@ -2520,6 +2946,12 @@ type Server interface {
 	// ExpandVolume Make a volume larger
 	// (POST /volumes/{id}/expand)
 	ExpandVolume(context.Context, ExpandVolumeRequestObject) (ExpandVolumeResponseObject, error)
+	// DisableMirror Stop to copy a volume; its copy at the other site goes
+	// (DELETE /volumes/{id}/mirror)
+	DisableMirror(context.Context, DisableMirrorRequestObject) (DisableMirrorResponseObject, error)
+	// EnableMirror Copy a volume to another cluster from now on
+	// (POST /volumes/{id}/mirror)
+	EnableMirror(context.Context, EnableMirrorRequestObject) (EnableMirrorResponseObject, error)
 	// ListVolumeSnapshots The snapshots of a volume, newest first
 	// (GET /volumes/{id}/snapshots)
 	ListVolumeSnapshots(context.Context, ListVolumeSnapshotsRequestObject) (ListVolumeSnapshotsResponseObject, error)

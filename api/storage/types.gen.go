@@ -1932,7 +1932,7 @@ type Peer struct {
 	Direction PeerDirection `json:"direction"`
 	Id        string        `json:"id"`
 
-	// LastError Why it could not be reached the last time; empty if it could
+	// LastError Why it could not be reached the last time; empty if it could, and for callers with a tenant
 	LastError string `json:"last_error"`
 	Name      string `json:"name"`
 
@@ -1942,7 +1942,7 @@ type Peer struct {
 	// RemoteFsid What identifies the other cluster; empty until it has answered
 	RemoteFsid string `json:"remote_fsid"`
 
-	// SecretRef The entry of the gateway's settings with the credentials of the other site
+	// SecretRef The entry of the setting mirror-peers with the token of the other site; empty for callers with a tenant
 	SecretRef string    `json:"secret_ref"`
 	State     PeerState `json:"state"`
 }
@@ -1964,7 +1964,7 @@ type PeerSpec struct {
 	// RemoteCluster The id of the other cluster, or the name of its backend, if the gateway knows it
 	RemoteCluster *string `json:"remote_cluster,omitempty"`
 
-	// SecretRef An entry of the gateway's settings, never a path or the credentials themselves
+	// SecretRef An entry of the setting mirror-peers, never a path or the token itself
 	SecretRef string `json:"secret_ref"`
 }
 
@@ -3488,7 +3488,7 @@ type EnableMirrorParams struct {
 	// Mode How changes get there; `snapshot` when absent
 	Mode *MirrorMode `form:"mode,omitempty" json:"mode,omitempty"`
 
-	// Peer The peer's id
+	// Peer The peer's id or name
 	Peer string `form:"peer" json:"peer"`
 
 	// IdempotencyKey A word of the caller's choice. The same request with the same word begins one job, and answers with that for as long as it is kept, a day after its end.

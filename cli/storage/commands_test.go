@@ -2,6 +2,7 @@ package storage_test
 
 import (
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -104,7 +105,7 @@ func examples() map[string]string {
 	inPool := `"volume_id":"` + volumeID + `","cluster_id":"` + clusterID + `","pool":"vms","image":"disk"`
 	onImage := accepted + `{` + inPool + `}}`
 	ofImage := accepted + `{` + inPool + `,"snapshot_id":"` + snapshotID + `","snap":"before"}}`
-	return map[string]string{
+	all := map[string]string{
 		"ListRBDImages": "[" + image + "]", "CreateRBDImage": onImage, "DeleteRBDImage": onImage, "CloneRBDImage": onImage,
 		"FlattenRBDImage": onImage, "MigrateRBDImage": onImage, "SetRBDQoS": onImage, "ResizeRBDImage": onImage,
 		"RollbackRBDImage": onImage, "CreateRBDSnapshot": ofImage, "DeleteRBDSnapshot": ofImage,
@@ -157,11 +158,13 @@ func examples() map[string]string {
 		"VerifyAudit": `{"ok":true,"entries":1,"verified":1,"reason":"","genesis":"g","head_seq":1,"head_hash":"h","segments":[],` +
 			`"breaks":[],"checkpoints":{"count":0,"since":null,"newest_at":null,"newest_seq":0,"cut":0}}`,
 	}
+	maps.Copy(all, drExamples())
+	return all
 }
 
 // commandLines are command lines with the operations that they call. A table may call more, for names.
 func commandLines() map[string]string {
-	return map[string]string{
+	all := map[string]string{
 		"version":                  "/version",
 		"health":                   "/readyz",
 		"backend list --type nfs":  "ListBackends",
@@ -275,6 +278,8 @@ func commandLines() map[string]string {
 		"audit verify":                                                                                                         "VerifyAudit",
 		"audit acknowledge 7 --note read":                                                                                      "AcknowledgeAudit",
 	}
+	maps.Copy(all, drLines())
+	return all
 }
 
 func TestEveryCommandMakesTheCallsItIsForAndKeepsTheContract(t *testing.T) {

@@ -79,7 +79,7 @@ the way.`,
 			if err := c.Done(a, ""); err != nil {
 				return err
 			}
-		} else if err := printChecks(c, p.Checks); err != nil {
+		} else if err := printRows(c, checkColumns, p.Checks); err != nil {
 			return err
 		}
 		if !p.Ready {
@@ -89,15 +89,12 @@ the way.`,
 	})
 }
 
-// printChecks prints checks as a table.
-func printChecks(c *call, checks []storageapi.Check) error {
-	l := output.NewList(c.Out, output.Columns[storageapi.Check]{
-		Heads: []string{"CHECK", "OK", "DETAIL"},
-		Row:   func(k storageapi.Check) []any { return []any{k.Name, yes(k.Ok), k.Detail} },
-	})
+// printRows prints a table of what is in an object.
+func printRows[T any](c *call, columns output.Columns[T], all []T) error {
+	l := output.NewList(c.Out, columns)
 	var rows []json.RawMessage
-	for _, k := range checks {
-		row, err := json.Marshal(k)
+	for _, one := range all {
+		row, err := json.Marshal(one)
 		if err != nil {
 			return err
 		}
@@ -107,6 +104,11 @@ func printChecks(c *call, checks []storageapi.Check) error {
 		return err
 	}
 	return l.Close()
+}
+
+var checkColumns = output.Columns[storageapi.Check]{
+	Heads: []string{"CHECK", "OK", "DETAIL"},
+	Row:   func(k storageapi.Check) []any { return []any{k.Name, yes(k.Ok), k.Detail} },
 }
 
 func (s commands) clusterMetrics() *cobra.Command {

@@ -9,6 +9,7 @@
 //	image.go     images by names of one's own
 //	bucket.go    buckets of object gateways; backup.go: backups in them
 //	schedule.go  what is done at regular times
+//	dr.go        volumes that are mirrored to another site, and failover
 //	job.go       work that takes long: wait for it, follow it, cancel it; maintenance.go: start none of it
 //	alert.go     what needs attention; capacity.go: how full clusters are, and were
 //	event.go     what happened, and whether an upgrade can begin
@@ -79,7 +80,7 @@ directory.`
 	s := commands{verb.NewSession(env, &api)}
 	s.AddFlags(cmd)
 	cmd.AddCommand(
-		s.volumes(), s.snapshots(), s.images(), s.groups(), s.buckets(), s.backups(), s.schedules(), s.policies(),
+		s.volumes(), s.snapshots(), s.images(), s.groups(), s.buckets(), s.backups(), s.schedules(), s.dr(), s.policies(),
 		s.tenants(), s.backends(), s.clusters(), s.nodes(), s.osds(), s.pools(), s.jobs(), s.alerts(), s.capacity(),
 		s.maintenance(), s.events(), s.audit(), s.preflight(), s.version(), s.health(),
 	)
@@ -164,6 +165,22 @@ var kinds = map[string]*verb.Kind[*storageapi.Client]{
 			return c.API.GetBackup(ctx, id)
 		},
 		Object: verb.As(&Service, func(b storageapi.Backup) verb.Object { return verb.Object{ID: b.Id} }),
+	},
+	"MIRROR": {
+		What: "mirror", Listed: "mainstay storage dr list", Flags: []string{"mirror"},
+		List: func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
+			return c.API.ListMirrors(ctx, &storageapi.ListMirrorsParams{Limit: p.Limit, Cursor: p.Cursor})
+		},
+		Object: verb.As(&Service, func(m storageapi.Mirror) verb.Object {
+			return verb.Object{ID: m.Id, Name: m.Image, Owner: string(m.Role) + " at the cluster " + m.ClusterId}
+		}),
+	},
+	"PEER": {
+		What: "peer", Listed: "mainstay storage dr peer list", Flags: []string{"peer"},
+		List: func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
+			return c.API.ListPeers(ctx, &storageapi.ListPeersParams{Limit: p.Limit, Cursor: p.Cursor})
+		},
+		Object: verb.As(&Service, func(p storageapi.Peer) verb.Object { return verb.Object{ID: p.Id, Name: p.Name} }),
 	},
 	"BACKEND": {
 		What: "backend", Listed: "mainstay storage backend list", Flags: []string{"backend"},

@@ -30,6 +30,16 @@ func inCeph(t *testing.T) (*gateway, *cephtest.Cluster) {
 	return g, cluster
 }
 
+// allow changes what the client mainstay may do at the monitors, which is what the guide names.
+func allow(t *testing.T, c *cephtest.Cluster, mon string) {
+	t.Helper()
+	if out, err := exec.CommandContext(
+		t.Context(), "ceph", "-c", c.Conf, "auth", "caps", "client.mainstay", "mon", mon, "mgr", "allow r", "osd", "profile rbd",
+	).CombinedOutput(); err != nil { //nolint:gosec // the test's own
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
 // rbd runs the command rbd, and returns what it prints.
 func rbd(t *testing.T, c *cephtest.Cluster, args ...string) []byte {
 	t.Helper()

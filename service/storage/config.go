@@ -32,6 +32,8 @@ type Config struct {
 	S3Buckets      []string `key:"s3-buckets" help:"Buckets of any S3 service that can be taken in, as NAME=PATH: a file like those of object-gateways that names the bucket, too."`
 	BackupKeys     []string `key:"backup-keys" help:"Keys that backups can be encrypted with, as NAME=PATH: the path of a file with a key of age, which mainstay storage backup keygen makes."`
 
+	MirrorPeers []string `key:"mirror-peers" help:"Clusters that volumes can be mirrored to, as NAME=PATH: the path of a file with the token that rbd mirror pool peer bootstrap create prints there."`
+
 	MonitorInterval    int    `key:"monitor-interval-secs" default:"60" min:"1" max:"3600" help:"How often the conditions of alerts are checked, in seconds."`
 	AlertWebhookURL    string `key:"alert-webhook-url" help:"URL that is told about alerts that open and resolve, as Standard Webhooks."`
 	AlertWebhookSecret string `key:"alert-webhook-secret" secret:"true" help:"Secret (whsec_...) that signs what is sent to alert-webhook-url."`
@@ -83,6 +85,9 @@ func (c *Config) Validate() error {
 		return err
 	}
 	if _, err := parsePaths("backup-keys", c.BackupKeys); err != nil {
+		return err
+	}
+	if _, err := parsePaths("mirror-peers", c.MirrorPeers); err != nil {
 		return err
 	}
 	if err := monitor.CheckWebhook(c.AlertWebhookURL, c.AlertWebhookSecret); err != nil {

@@ -85,13 +85,14 @@ func parseClusters(entries []string) (map[string]cephCluster, error) {
 }
 
 // openBackupKeys reads the keys of the setting backup-keys.
-func openBackupKeys(entries []string) (map[string]backup.Key, error) {
+func openBackupKeys(log *slog.Logger, entries []string) (map[string]backup.Key, error) {
 	files, err := parsePaths("backup-keys", entries)
 	if err != nil {
 		return nil, err
 	}
 	keys := map[string]backup.Key{}
 	for name, path := range files {
+		warnReadable(log, path)
 		if keys[name], err = backup.ReadKey(path); err != nil {
 			return nil, fault.InvalidField("backup-keys", "%s: %s", name, fault.From(err).Message)
 		}
@@ -180,11 +181,16 @@ func openAccess[T any](
 	if err != nil {
 		return out, err
 	}
-	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
-		log.Warn("other users may read the keys in a file", "file", path, "help", "chmod 600 "+path)
-	}
+	warnReadable(log, path)
 	if out, err = open(a); err != nil {
 		return out, fault.InvalidField(setting, "%s: %s", path, fault.From(err).Message)
 	}
 	return out, nil
+}
+
+// warnReadable warns of a file with keys that others may read.
+func warnReadable(log *slog.Logger, path string) {
+	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
+		log.Warn("other users may read the keys in a file", "file", path, "help", "chmod 600 "+path)
+	}
 }

@@ -81,7 +81,8 @@ func TestEveryOperationIsExercisedRefusesStrangersAndIsAudited(t *testing.T) {
 // ofTenants are the operations of admins that admins of tenants may call, too.
 var ofTenants = map[string]bool{
 	"DeleteVolume": true, "ListAudit": true, "DeleteRBDImage": true, "MigrateRBDImage": true,
-	"RollbackGroup": true,
+	"RollbackGroup": true, "PromoteMirror": true, "DemoteMirror": true, "ResyncMirror": true, "RehearseFailover": true,
+	"FailOver": true,
 }
 
 // onlyCeph are the operations that are tested with Ceph.
@@ -90,6 +91,9 @@ var onlyCeph = []string{
 	"ListRBDSnapshots", "DeleteRBDSnapshot", "RollbackRBDImage", "FlattenRBDImage", "SetRBDQoS", "ResizeRBDImage",
 	"MigrateRBDImage", "RefreshRBDUsage", "CreateVolumeGroup", "GetVolumeGroup", "DeleteVolumeGroup",
 	"CreateGroupSnapshot", "ListGroupSnapshots", "DeleteGroupSnapshot", "RollbackGroup",
+	// Mirrors need two clusters.
+	"CreatePeer", "DeletePeer", "EnableMirror", "DisableMirror", "GetMirrorStatus", "PromoteMirror", "DemoteMirror",
+	"ResyncMirror", "RehearseFailover", "FailOver", "SetRPO", "GetPoolMirroring", "SetPoolMirroring",
 	// Backups need an S3 service, which the tests with Ceph have.
 	"CreateBackup", "GetBackup", "DeleteBackup", "RestoreBackup", "VerifyBackup", "ImportBackups",
 }
@@ -134,6 +138,15 @@ func takeTour(tr *tour) {
 	tr.ok("ListVolumeGroups", "/volume-groups?cluster=local&tenant=acme", nil, 200)
 	tr.call("POST", "/volume-groups", tr.admin, object{"name": "pair", "volume_ids": []string{volume}}).
 		Refused(400, "UNSUPPORTED", "volume_ids")
+	for id, path := range map[string]string{
+		"ListPeers": "/dr/peers?cluster=local", "ListMirrors": "/dr/mirrors?tenant=acme&cluster=local", "GetDRStatus": "/dr/status",
+		"GetDRPreflight": "/dr/preflight",
+	} {
+		tr.ok(id, path, nil, 200)
+	}
+	tr.call("POST", "/dr/peers", tr.admin, object{"name": "west", "secret_ref": "none"}).
+		Refused(400, "VALIDATION_ERROR", "secret_ref")
+	tr.call("POST", "/volumes/"+volume+"/mirror?peer=none", tr.admin, nil).Refused(400, "UNSUPPORTED", "")
 	tr.ok("ListBackups", "/backups?tenant=acme", nil, 200)
 	tr.ok("ListOrphans", "/maintenance/orphans", nil, 200)
 	tr.ok("ListRBDImages", "/rbd-images?cluster=local&tenant=acme&pool=none", nil, 200)

@@ -10,6 +10,7 @@
 //	gate/       credentials, and who may do what
 //	provision/  makes, expands, clones, snapshots and removes volumes
 //	bucket/     makes, reads and removes buckets
+//	dr/         mirrors volumes to other sites, and moves their work there
 //	osd/        takes OSDs out and in
 //	monitor/    alerts, and how full clusters are over time
 //	backend/    connections to the storage systems, and passes over what they have

@@ -1,6 +1,12 @@
 package storage
 
 import (
+	"context"
+	"io"
+	"os"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/storage/dr"
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
 	"github.com/mainstay-infra/mainstay/service/storage/driver/ceph"
 	"github.com/mainstay-infra/mainstay/service/storage/driver/ceph/wire"
@@ -32,4 +38,43 @@ func (c cephWithBuckets) Capabilities() driver.Capabilities {
 	can := c.Driver.Capabilities()
 	can.Object = true
 	return can
+}
+
+// maxToken is the most bytes of a file with a token.
+const maxToken = 64 << 10
+
+// openTokens reads the tokens of the setting mirror-peers.
+func (s *Service) openTokens() (map[string]dr.Token, error) {
+	files, err := parsePaths("mirror-peers", s.cfg.MirrorPeers)
+	if err != nil {
+		return nil, err
+	}
+	tokens := map[string]dr.Token{}
+	for name, path := range files {
+		text, err := readSmall(path)
+		if err != nil {
+			return nil, fault.InvalidField("mirror-peers", "%s: %v", name, err)
+		}
+		token, err := ceph.ParseToken(text)
+		if err != nil {
+			return nil, fault.InvalidField("mirror-peers", "%s: %v", path, err)
+		}
+		warnReadable(s.log, path)
+		tokens[name] = dr.Token{FSID: token.FSID, Text: text, Dial: func(ctx context.Context) error {
+			return token.Dial(ctx, ceph.Config{Program: s.cfg.CephProgram, Log: s.log})
+		}}
+	}
+	return tokens, nil
+}
+
+func readSmall(path string) (string, error) {
+	f, err := os.Open(path) //nolint:gosec // as configured
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxToken))
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	return string(text), err
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/storage/backup"
 	"github.com/mainstay-infra/mainstay/service/storage/bucket"
 	"github.com/mainstay-infra/mainstay/service/storage/caller"
+	"github.com/mainstay-infra/mainstay/service/storage/dr"
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
 	"github.com/mainstay-infra/mainstay/service/storage/gate"
 	"github.com/mainstay-infra/mainstay/service/storage/httpapi"
@@ -96,13 +97,20 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 	s.buckets = bucket.New(bucket.Config{
 		Store: s.store, Jobs: s.jobs, Backends: s.backends, Sealer: s.sealer, Singles: s.singles,
 	})
-	keys, err := openBackupKeys(s.cfg.BackupKeys)
+	keys, err := openBackupKeys(s.log, s.cfg.BackupKeys)
 	if err != nil {
 		return err
 	}
 	s.backups = backup.New(backup.Config{
 		Store: s.store, Jobs: s.jobs, Backends: s.backends, Buckets: s.buckets, Keys: keys,
 		Cache: filepath.Join(s.cfg.Data, "backup-cache"), Log: s.log, Now: s.now,
+	})
+	tokens, err := s.openTokens()
+	if err != nil {
+		return err
+	}
+	s.dr = dr.New(dr.Config{
+		Store: s.store, Jobs: s.jobs, Backends: s.backends, Tokens: tokens, Log: s.log, Now: s.now,
 	})
 	s.schedules = schedule.New(schedule.Config{
 		Store: s.store, Volumes: s.volumes, Backups: s.backups, Log: s.log,
@@ -117,13 +125,13 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 	if err := s.begin(caller.ByItself(ctx)); err != nil {
 		return err
 	}
-	var tokens *auth.Verifier
+	var verifier *auth.Verifier
 	if s.cfg.AuthRequired {
-		if tokens, err = auth.NewVerifier(s.now, secrets...); err != nil {
+		if verifier, err = auth.NewVerifier(s.now, secrets...); err != nil {
 			return fmt.Errorf("jwt-secret: %w", err)
 		}
 	}
-	s.gate = &gate.Gate{Tokens: tokens, Store: s.store}
+	s.gate = &gate.Gate{Tokens: verifier, Store: s.store}
 	cookies, err := auth.NewSealer(s.keys.Current, purposeCookies, s.keys.Accepted...)
 	if err != nil {
 		return err
@@ -139,7 +147,7 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 		Ping:  func(ctx context.Context) (string, error) { return s.db.Engine().String(), s.db.Ping(ctx) },
 		Store: s.store, Jobs: s.jobs, Backends: s.backends, Volumes: s.volumes, Monitor: s.monitor,
 		OSDs: osd.New(osd.Config{Store: s.store, Jobs: s.jobs, Backends: s.backends}), Buckets: s.buckets,
-		Backups: s.backups,
+		Backups: s.backups, DR: s.dr,
 	})
 	return err
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/storage/backup"
 	"github.com/mainstay-infra/mainstay/service/storage/bucket"
 	"github.com/mainstay-infra/mainstay/service/storage/caller"
+	"github.com/mainstay-infra/mainstay/service/storage/dr"
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
 	"github.com/mainstay-infra/mainstay/service/storage/driver/rgw"
 	"github.com/mainstay-infra/mainstay/service/storage/gate"
@@ -76,6 +77,7 @@ type Service struct {
 	buckets   *bucket.Manager
 	backups   *backup.Manager
 	schedules *schedule.Manager
+	dr        *dr.Manager
 	sealer    *auth.Sealer // of keys of buckets
 	monitor   *monitor.Monitor
 	gate      *gate.Gate
@@ -120,6 +122,9 @@ func (s *Service) Backups() *backup.Manager { return s.backups }
 // Schedules returns what runs schedules.
 func (s *Service) Schedules() *schedule.Manager { return s.schedules }
 
+// DR returns what mirrors volumes.
+func (s *Service) DR() *dr.Manager { return s.dr }
+
 // Close closes what New opened. Run must have returned.
 func (s *Service) Close() error {
 	s.end()
@@ -142,6 +147,7 @@ func (s *Service) Run(ctx context.Context) error {
 		{Name: "forget alerts", Interval: time.Hour, Run: s.monitor.Expire},
 		{Name: "schedules", Interval: 15 * time.Second, Run: s.schedules.Run},
 		{Name: "backups", Interval: 15 * time.Second, Run: s.backups.Sweep},
+		{Name: "mirrors", Interval: 15 * time.Second, Run: s.dr.Pass},
 		{Name: "prune backups", Interval: time.Hour, Run: s.backups.Prune},
 		{Name: "forget jobs", Interval: time.Hour, Run: s.jobs.Expire},
 		{Name: "seals", Interval: time.Minute, Run: func(ctx context.Context) error {
@@ -157,7 +163,7 @@ func (s *Service) Run(ctx context.Context) error {
 
 // sweep ends what lost jobs have left.
 func (s *Service) sweep(ctx context.Context) error {
-	return errors.Join(s.volumes.Sweep(ctx), s.buckets.Sweep(ctx))
+	return errors.Join(s.volumes.Sweep(ctx), s.buckets.Sweep(ctx), s.dr.Sweep(ctx))
 }
 
 // discover looks at what all backends have. One that does not answer does not delay the others.

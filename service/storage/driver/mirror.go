@@ -84,7 +84,7 @@ type Mirrors interface {
 	Resync(ctx context.Context, name Name) error
 	// Mirror returns how a volume is mirrored, or a fault of kind NotFound.
 	Mirror(ctx context.Context, name Name) (Mirror, error)
-	// EachMirror calls do with the mirrored volumes of a pool, without their modes and copies.
+	// EachMirror calls do with the mirrored volumes of a pool, without their copies.
 	EachMirror(ctx context.Context, pool string, do func(Mirror) error) error
 	// ReadMirror reads a snapshot of a volume that the gateway took. With clone, a native name of a volume, it is read
 	// through a clone, which goes again. Without a snapshot, what is read is the newest complete copy.

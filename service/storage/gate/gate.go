@@ -35,7 +35,7 @@ var nobodys = map[string]bool{
 	"PutPolicy": true, "DeletePolicy": true, "PutTenant": true, "DeleteTenant": true,
 	"VerifyAudit": true, "AcknowledgeAudit": true, "SetMaintenance": true,
 	"MarkOSDOut": true, "MarkOSDIn": true, "ReweightOSD": true, "RefreshRBDUsage": true,
-	"GetUpgradePreflight": true, "ImportBackups": true,
+	"GetUpgradePreflight": true, "ImportBackups": true, "CreatePeer": true, "DeletePeer": true, "SetPoolMirroring": true,
 }
 
 var errNoToken = fault.New(fault.Unauthenticated, "a token is required: Authorization: Bearer JWT")

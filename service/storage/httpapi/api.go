@@ -21,6 +21,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/storage/backup"
 	"github.com/mainstay-infra/mainstay/service/storage/bucket"
 	"github.com/mainstay-infra/mainstay/service/storage/caller"
+	"github.com/mainstay-infra/mainstay/service/storage/dr"
 	"github.com/mainstay-infra/mainstay/service/storage/gate"
 	"github.com/mainstay-infra/mainstay/service/storage/job"
 	"github.com/mainstay-infra/mainstay/service/storage/monitor"
@@ -57,6 +58,7 @@ type Config struct {
 	OSDs     *osd.Manager
 	Backups  *backup.Manager
 	Buckets  *bucket.Manager
+	DR       *dr.Manager
 }
 
 // API serves the contract's operations.
@@ -71,6 +73,7 @@ type API struct {
 	osds     *osd.Manager
 	backups  *backup.Manager
 	buckets  *bucket.Manager
+	dr       *dr.Manager
 }
 
 var _ storageapi.Server = (*API)(nil)
@@ -87,7 +90,7 @@ const maxBody = 1 << 20
 func New(cfg Config) (*API, error) {
 	a := &API{
 		cfg: cfg, store: cfg.Store, jobs: cfg.Jobs, backends: cfg.Backends, volumes: cfg.Volumes, monitor: cfg.Monitor,
-		osds: cfg.OSDs, backups: cfg.Backups, buckets: cfg.Buckets,
+		osds: cfg.OSDs, backups: cfg.Backups, buckets: cfg.Buckets, dr: cfg.DR,
 	}
 	c, err := Contract()
 	if err != nil {

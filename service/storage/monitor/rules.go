@@ -7,6 +7,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
+	"github.com/mainstay-infra/mainstay/service/storage/record"
 )
 
 // Severities of alerts.
@@ -38,6 +39,9 @@ var Kinds = map[string]Kind{
 	"osd_down":            {"An OSD is down", "osd"},
 	"capacity_forecast":   {"A cluster will be full within 30 days", "cluster"},
 	"jobs_failed":         {"Jobs have failed", "job"},
+	"copy_too_old":        {"The copy of a volume is older than it may be", "mirror"},
+	"mirror_failing":      {"A mirror is in error", "mirror"},
+	"peer_unreachable":    {"The cluster at another site does not answer", "peer"},
 	"quota_near":          {"A tenant is close to a limit", "tenant"},
 	"quota_almost_used":   {"A tenant has almost reached a limit", "tenant"},
 	"audit_broken":        {"The audit log does not verify", "audit"},
@@ -106,6 +110,27 @@ func rules(now time.Time, auditAlarm string) []alert.Rule {
 				'{"failed": ' || CAST(COUNT(*) AS TEXT) || '}' AS evidence
 				FROM jobs j JOIN operations o ON o.id = j.id WHERE j.state = ? AND j.finished_at >= ? GROUP BY o.tenant`,
 			Args: []any{jobs.Failed, db.At(now.Add(-failedWithin))},
+		},
+		{
+			Kind: "copy_too_old", Severity: Critical, Evidence: true,
+			// A message must not change with time: it would be another alert.
+			Query: `SELECT m.id AS subject, m.tenant AS org_id, '' AS site_id, 'the copy of the volume ' || v.name ||
+				' at the other site is older than ' || CAST(m.rpo_secs AS TEXT) || ' s' AS message,
+				'{"rpo_seconds": ' || CAST(m.rpo_secs AS TEXT) || '}' AS evidence
+				FROM (SELECT * FROM mirrors WHERE ` + record.LateMirrors + `) m JOIN volumes v ON v.id = m.volume_id
+				WHERE m.role = 'primary' OR NOT EXISTS (SELECT 1 FROM mirrors t WHERE t.global_id = m.global_id AND t.id <> m.id)`,
+			Args: []any{db.At(now), db.At(now)},
+		},
+		{
+			Kind: "mirror_failing", Severity: Critical,
+			Query: `SELECT m.id AS subject, m.tenant AS org_id, '' AS site_id, 'the mirror of the volume ' || v.name ||
+				' is in error: see its status' AS message
+				FROM mirrors m JOIN volumes v ON v.id = m.volume_id WHERE m.health = 'error' OR m.state = 'error'`,
+		},
+		{
+			Kind: "peer_unreachable", Severity: Critical,
+			Query: `SELECT id AS subject, '' AS org_id, '' AS site_id, 'the peer ' || name || ': ' || last_error AS message
+				FROM peers WHERE state = 'unreachable'`,
 		},
 		{Kind: "quota_near", Severity: Warning, Query: limited, Args: []any{80, 95}, Evidence: true},
 		{Kind: "quota_almost_used", Severity: Critical, Query: limited, Args: []any{95, beyond}, Evidence: true},

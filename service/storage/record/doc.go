@@ -14,6 +14,8 @@
 //	backup.go     backups
 //	group.go      groups of volumes, and their snapshots
 //	schedule.go   what is done at regular times
+//	peer.go       clusters that volumes can be mirrored to
+//	mirror.go     volumes that are mirrored
 //	event.go      what happened: changes, ends of jobs, alerts
 //	sample.go     numbers about Ceph clusters
 //

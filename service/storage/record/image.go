@@ -219,6 +219,9 @@ func (s *Store) ChangeImage(ctx context.Context, id string, c ImageChange, begin
 		case err != nil:
 			return err
 		}
+		if err := writable(ctx, tx, &v); err != nil {
+			return err
+		}
 		message, err := s.prepareChange(ctx, tx, &v, &c, &a, &place)
 		if err != nil {
 			return err
@@ -265,7 +268,7 @@ func (s *Store) prepareChange(
 		if to.Pool.ID == v.PoolID {
 			return "", fault.InvalidField("dest_pool", "is the pool that the image is in")
 		}
-		if err := ungrouped(ctx, tx, v); err != nil {
+		if err := errors.Join(ungrouped(ctx, tx, v), unmirrored(ctx, tx, v)); err != nil {
 			return "", err
 		}
 		moved := *v

@@ -64,6 +64,14 @@ const (
 	JobVerifyBackup  = "backup.verify"
 	JobRestoreBackup = "backup.restore" // to a new volume
 	JobImportBackups = "backup.import"
+
+	JobEnableMirror  = "mirror.enable"
+	JobDisableMirror = "mirror.disable"
+	JobPromote       = "mirror.promote"
+	JobDemote        = "mirror.demote"
+	JobResync        = "mirror.resync"
+	JobFailover      = "mirror.failover"
+	JobRehearse      = "mirror.rehearse"
 )
 
 // AdminJobs are the kinds that only admins start.
@@ -71,6 +79,7 @@ var AdminJobs = map[string]bool{
 	JobDeleteVolume: true, JobDeleteImage: true, JobShrinkImage: true, JobMoveImage: true,
 	JobOSDOut: true, JobOSDIn: true, JobReweightOSD: true,
 	JobImportBackups: true, JobRevertGroup: true,
+	JobPromote: true, JobDemote: true, JobResync: true, JobFailover: true, JobRehearse: true,
 }
 
 // Types of what jobs are about.
@@ -84,6 +93,7 @@ const (
 	TypeBucket        = "bucket"
 	TypeBackup        = "backup"
 	TypeGroupSnapshot = "group_snapshot"
+	TypeMirror        = "mirror"
 )
 
 func newJob(kind, tenant, resourceType, resourceID string) Job {
@@ -154,6 +164,11 @@ func (s *Store) CancelJob(ctx context.Context, j *Job, cancel func(tx *db.Tx) er
 		}
 		return s.note(ctx, tx, audit.Entry{Action: "job.cancel", Target: j.ID, Tenant: j.Tenant, Message: j.Kind})
 	})
+}
+
+// NewestJob returns the newest job of a kind about something; without an id if there is none.
+func (s *Store) NewestJob(ctx context.Context, kind, resourceID string) (Job, error) {
+	return newest(ctx, s.db, kind, resourceID)
 }
 
 // newest returns the newest job of a kind about something, if there still is one.

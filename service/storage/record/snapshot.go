@@ -179,6 +179,9 @@ func (s *Store) CreateSnapshot(
 		case !place.Backend.Capabilities.V.Snapshots:
 			return fault.New(fault.Invalid, "the backend %s has no snapshots", place.Backend.Name).WithCode("unsupported")
 		}
+		if err := writable(ctx, tx, &v); err != nil {
+			return err
+		}
 		if err := s.admit(ctx, tx, "tenant_id", v.Tenant, Use{Snapshots: 1}); err != nil {
 			return err
 		}

@@ -340,6 +340,9 @@ func (s *Store) ExpandVolume(
 		default:
 			v.State = next
 		}
+		if err := writable(ctx, tx, &v); err != nil {
+			return err
+		}
 		if err := s.admit(ctx, tx, "tenant_id", v.Tenant, Use{Bytes: size - v.Size}); err != nil {
 			return err
 		}
@@ -396,7 +399,7 @@ func (s *Store) DeleteVolume(ctx context.Context, id, kind string, begin Begin) 
 		if snapshots > 0 {
 			return fault.New(fault.Conflict, "the volume has %d snapshots; delete them first", snapshots)
 		}
-		if err := ungrouped(ctx, tx, &v); err != nil {
+		if err := errors.Join(ungrouped(ctx, tx, &v), unmirrored(ctx, tx, &v)); err != nil {
 			return err
 		}
 		v.State, v.LastError = next, ""

@@ -531,7 +531,11 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        post?: never;
+        /**
+         * Demote a volume where it is primary, if that site answers, and promote it at the other site
+         * @description A failover that is interrupted after the demotion goes on, or promotes the site again that was primary.
+         */
+        post: operations["FailOver"];
         delete?: never;
         options?: never;
         head?: never;
@@ -545,7 +549,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * The mirrors that the caller may see, newest first
+         * @description A mirror is one image at one site. If the gateway knows both sites, both have a mirror.
+         */
+        get: operations["ListMirrors"];
         put?: never;
         post?: never;
         delete?: never;
@@ -566,7 +574,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        post?: never;
+        /**
+         * Make the image of this site a copy of the other one
+         * @description An image that clients have open is a conflict, and the message names them. So is one that the other site does not copy yet, as after a promotion: neither of the
+         *     two could take over then.
+         */
+        post: operations["DemoteMirror"];
         delete?: never;
         options?: never;
         head?: never;
@@ -585,7 +598,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        post?: never;
+        /**
+         * Make the image of this site the one that is written to
+         * @description The other site must be demoted, and this one must have received that, otherwise the answer is 409 and names what blocks. `force` is for a site that is lost:
+         *     what it had not sent yet is lost with it, and the two images differ from then on.
+         */
+        post: operations["PromoteMirror"];
         delete?: never;
         options?: never;
         head?: never;
@@ -604,7 +622,11 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        post?: never;
+        /**
+         * Prove that the copy at the other site can be read, without touching the original
+         * @description The job clones the copy at the other site, reads all of it, and removes the clone. `last_rehearsal` of the mirror says how it ended.
+         */
+        post: operations["RehearseFailover"];
         delete?: never;
         options?: never;
         head?: never;
@@ -623,7 +645,11 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        post?: never;
+        /**
+         * Throw away the image of this site, and copy it again from the other one
+         * @description The answer is 409 unless the other site is primary and reachable, and the image of this site has no clones.
+         */
+        post: operations["ResyncMirror"];
         delete?: never;
         options?: never;
         head?: never;
@@ -642,7 +668,11 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        post?: never;
+        /**
+         * Say how old the copy of a volume may be
+         * @description The gateway has changes sent twice in this time, measures how old the copy is, and opens an alert when it is older.
+         */
+        post: operations["SetRPO"];
         delete?: never;
         options?: never;
         head?: never;
@@ -659,7 +689,8 @@ export interface paths {
             };
             cookie?: never;
         };
-        get?: never;
+        /** How a mirror is, and whether it can be promoted */
+        get: operations["GetMirrorStatus"];
         put?: never;
         post?: never;
         delete?: never;
@@ -675,9 +706,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /** The clusters that volumes can be mirrored to, newest first */
+        get: operations["ListPeers"];
         put?: never;
-        post?: never;
+        /** Register a cluster that volumes can be mirrored to */
+        post: operations["CreatePeer"];
         delete?: never;
         options?: never;
         head?: never;
@@ -697,7 +730,8 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        delete?: never;
+        /** Remove a peer that no mirror uses */
+        delete: operations["DeletePeer"];
         options?: never;
         head?: never;
         patch?: never;
@@ -716,8 +750,13 @@ export interface paths {
             };
             cookie?: never;
         };
-        get?: never;
-        put?: never;
+        /** Which images of a pool are mirrored */
+        get: operations["GetPoolMirroring"];
+        /**
+         * Say which images of a pool are mirrored
+         * @description To disable what has mirrors is a conflict.
+         */
+        put: operations["SetPoolMirroring"];
         post?: never;
         delete?: never;
         options?: never;
@@ -732,7 +771,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /** Whether a failover would work now, and the steps for the case at hand */
+        get: operations["GetDRPreflight"];
         put?: never;
         post?: never;
         delete?: never;
@@ -748,7 +788,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /** How the mirrors are, in numbers */
+        get: operations["GetDRStatus"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1835,8 +1876,17 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        post?: never;
-        delete?: never;
+        /**
+         * Copy a volume to another cluster from now on
+         * @description By snapshots, the gateway sends what has changed twice in `rpo_seconds`, which is 900 until somebody says something else. If the gateway knows the other cluster,
+         *     the copy is a volume of the same tenant there, and counts for its quota.
+         */
+        post: operations["EnableMirror"];
+        /**
+         * Stop to copy a volume; its copy at the other site goes
+         * @description It is ended where the volume is primary. Until the other site copies from there, as after a failover, the answer is 409.
+         */
+        delete: operations["DisableMirror"];
         options?: never;
         head?: never;
         patch?: never;
@@ -2896,14 +2946,14 @@ export interface components {
             created_at: string;
             direction: components["schemas"]["PeerDirection"];
             id: string;
-            /** @description Why it could not be reached the last time; empty if it could */
+            /** @description Why it could not be reached the last time; empty if it could, and for callers with a tenant */
             last_error: string;
             name: string;
             /** @description The cluster at the other site if the gateway knows it; otherwise empty */
             remote_cluster_id: string;
             /** @description What identifies the other cluster; empty until it has answered */
             remote_fsid: string;
-            /** @description The entry of the gateway's settings with the credentials of the other site */
+            /** @description The entry of the setting mirror-peers with the token of the other site; empty for callers with a tenant */
             secret_ref: string;
             /** @enum {string} */
             state: "unknown" | "reachable" | "unreachable";
@@ -2920,7 +2970,7 @@ export interface components {
             name: string;
             /** @description The id of the other cluster, or the name of its backend, if the gateway knows it */
             remote_cluster?: string;
-            /** @description An entry of the gateway's settings, never a path or the credentials themselves */
+            /** @description An entry of the setting mirror-peers, never a path or the token itself */
             secret_ref: string;
         };
         Policy: {
@@ -4595,6 +4645,519 @@ export interface operations {
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
             404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    FailOver: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A word of the caller's choice. The same request with the same word begins one job, and answers with that for as long as it is kept, a day after its end. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Failover"];
+            };
+        };
+        responses: {
+            /** @description The job that does it */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MirrorAccepted"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    ListMirrors: {
+        parameters: {
+            query?: {
+                /** @description The id of a cluster, or the name of its backend */
+                cluster?: components["parameters"]["OfCluster"];
+                /** @description Where the page begins, from the `Link` header */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description The most items of a page */
+                limit?: components["parameters"]["Limit"];
+                /** @description Only what is this tenant's */
+                tenant?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page */
+            200: {
+                headers: {
+                    Link: components["headers"]["Link"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Mirror"][];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    DemoteMirror: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A word of the caller's choice. The same request with the same word begins one job, and answers with that for as long as it is kept, a day after its end. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /** @description A mirror's id */
+                id: components["parameters"]["MirrorID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Nothing"];
+            };
+        };
+        responses: {
+            /** @description The job that does it */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MirrorAccepted"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    PromoteMirror: {
+        parameters: {
+            query?: {
+                /** @description Do it although the other site does not answer or is not demoted. `1` means true */
+                force?: components["parameters"]["Force"];
+                /** @description The caller knows that the other site has everything. This stands in only for a check that the gateway cannot make itself. `1` means true */
+                peer_replayed?: components["parameters"]["PeerReplayed"];
+            };
+            header?: {
+                /** @description A word of the caller's choice. The same request with the same word begins one job, and answers with that for as long as it is kept, a day after its end. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /** @description A mirror's id */
+                id: components["parameters"]["MirrorID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Nothing"];
+            };
+        };
+        responses: {
+            /** @description The job that does it */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MirrorAccepted"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    RehearseFailover: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A word of the caller's choice. The same request with the same word begins one job, and answers with that for as long as it is kept, a day after its end. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /** @description A mirror's id */
+                id: components["parameters"]["MirrorID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Nothing"];
+            };
+        };
+        responses: {
+            /** @description The job that does it */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MirrorAccepted"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    ResyncMirror: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A word of the caller's choice. The same request with the same word begins one job, and answers with that for as long as it is kept, a day after its end. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /** @description A mirror's id */
+                id: components["parameters"]["MirrorID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Nothing"];
+            };
+        };
+        responses: {
+            /** @description The job that does it */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MirrorAccepted"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    SetRPO: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A mirror's id */
+                id: components["parameters"]["MirrorID"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RPO"];
+            };
+        };
+        responses: {
+            /** @description The mirror */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Mirror"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    GetMirrorStatus: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A mirror's id */
+                id: components["parameters"]["MirrorID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The status */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MirrorStatus"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    ListPeers: {
+        parameters: {
+            query?: {
+                /** @description The id of a cluster, or the name of its backend */
+                cluster?: components["parameters"]["OfCluster"];
+                /** @description Where the page begins, from the `Link` header */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description The most items of a page */
+                limit?: components["parameters"]["Limit"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page */
+            200: {
+                headers: {
+                    Link: components["headers"]["Link"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Peer"][];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    CreatePeer: {
+        parameters: {
+            query?: {
+                /** @description The id of a cluster, or the name of its backend */
+                cluster?: components["parameters"]["OfCluster"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PeerSpec"];
+            };
+        };
+        responses: {
+            /** @description The peer */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Peer"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    DeletePeer: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description A peer's id */
+                id: components["parameters"]["PeerID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The peer as it was */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Peer"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    GetPoolMirroring: {
+        parameters: {
+            query?: {
+                /** @description The id of a cluster, or the name of its backend */
+                cluster?: components["parameters"]["OfCluster"];
+            };
+            header?: never;
+            path: {
+                /** @description A pool's name */
+                pool: components["parameters"]["PoolName"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The mode */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PoolMirroring"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    SetPoolMirroring: {
+        parameters: {
+            query?: {
+                /** @description The id of a cluster, or the name of its backend */
+                cluster?: components["parameters"]["OfCluster"];
+            };
+            header?: never;
+            path: {
+                /** @description A pool's name */
+                pool: components["parameters"]["PoolName"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PoolMirroringSpec"];
+            };
+        };
+        responses: {
+            /** @description The mode */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PoolMirroring"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    GetDRPreflight: {
+        parameters: {
+            query?: {
+                /** @description The id of a cluster, or the name of its backend */
+                cluster?: components["parameters"]["OfCluster"];
+                /** @description Only for this mirror */
+                mirror_id?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The checks */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DRPreflight"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    GetDRStatus: {
+        parameters: {
+            query?: {
+                /** @description The id of a cluster, or the name of its backend */
+                cluster?: components["parameters"]["OfCluster"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The numbers */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DRStatus"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
             429: components["responses"]["TooMany"];
         };
     };
@@ -6779,6 +7342,83 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["VolumeAccepted"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    EnableMirror: {
+        parameters: {
+            query: {
+                /** @description How changes get there; `snapshot` when absent */
+                mode?: components["schemas"]["MirrorMode"];
+                /** @description The peer's id or name */
+                peer: string;
+            };
+            header?: {
+                /** @description A word of the caller's choice. The same request with the same word begins one job, and answers with that for as long as it is kept, a day after its end. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /** @description A volume's id */
+                id: components["parameters"]["VolumeID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Nothing"];
+            };
+        };
+        responses: {
+            /** @description The job that does it */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MirrorAccepted"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    DisableMirror: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A word of the caller's choice. The same request with the same word begins one job, and answers with that for as long as it is kept, a day after its end. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /** @description A volume's id */
+                id: components["parameters"]["VolumeID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The job that does it */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MirrorAccepted"];
                 };
             };
             400: components["responses"]["Invalid"];

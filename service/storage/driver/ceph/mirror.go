@@ -63,8 +63,12 @@ func (d *Driver) SetMirrorScope(ctx context.Context, pool string, scope driver.M
 
 // AddMirrorPeer makes another cluster a peer of a pool. It connects to that, so it may take longer than short calls.
 func (d *Driver) AddMirrorPeer(ctx context.Context, pool, token string, oneWay bool) error {
-	_, err := d.work(ctx, wire.Request{
-		Op: wire.MirrorPeer, Pool: pool, Token: wire.Secret(strings.TrimSpace(token)), OneWay: oneWay,
+	t, err := ParseToken(token)
+	if err != nil {
+		return fault.New(fault.Invalid, "%v", err)
+	}
+	_, err = d.work(ctx, wire.Request{
+		Op: wire.MirrorPeer, Pool: pool, Peer: t.FSID, Token: wire.Secret(strings.TrimSpace(token)), OneWay: oneWay,
 	}, nil)
 	return err
 }
@@ -89,7 +93,11 @@ func (d *Driver) DisableMirror(ctx context.Context, n driver.Name) error {
 
 // SendChanges takes a mirror snapshot of a volume.
 func (d *Driver) SendChanges(ctx context.Context, n driver.Name) error {
-	return d.mirrored(ctx, request(wire.MirrorSnap, n))
+	if err := check("volume", n.Native); err != nil {
+		return err
+	}
+	_, err := d.call(ctx, request(wire.MirrorSnap, n))
+	return err
 }
 
 // Promote makes a volume the one that is written to.

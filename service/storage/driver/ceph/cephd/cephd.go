@@ -212,8 +212,8 @@ func (s *server) do(r *wire.Request, progress func(float64)) (wire.Response, err
 		return wire.Response{}, p.revert(r)
 	case wire.Used:
 		return p.used(r, progress)
-	case wire.MirrorPool, wire.MirrorPeer, wire.MirrorOn, wire.MirrorOff, wire.MirrorLook, wire.MirrorPage, wire.MirrorSnap,
-		wire.Promote, wire.Demote, wire.Resync, wire.Digest:
+	case wire.MirrorPool, wire.MirrorPeer, wire.MirrorOn, wire.MirrorOff, wire.MirrorLook, wire.MirrorPage,
+		wire.MirrorSnap, wire.Promote, wire.Demote, wire.Resync, wire.Digest:
 		return s.mirror(r, p, progress)
 	case wire.Move, wire.MoveBack:
 		return wire.Response{}, s.moved(r, p)

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -95,13 +96,29 @@ func (p *pool) scope(r *wire.Request) (out wire.Response, err error) {
 	return out, err
 }
 
-// addPeer makes the cluster that a token is of a peer. If it is one, nothing changes.
+// fsid matches what identifies a cluster.
+var fsid = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+
+// addPeer makes the cluster that a token is of a peer. If the pool has a peer, nothing changes: Pacific takes one only.
 func (p *pool) addPeer(r *wire.Request) error {
+	peers, err := rbd.ListMirrorPeerSite(p.IOContext)
+	if err != nil {
+		return err
+	}
+	for _, known := range peers {
+		// Clusters are called by their fsid unless somebody has named them.
+		if fsid.MatchString(known.SiteName) && known.SiteName != r.Peer {
+			return &wire.Error{Reason: wire.Conflict, Message: "the pool has another peer: the cluster " + known.SiteName}
+		}
+	}
+	if len(peers) > 0 {
+		return nil
+	}
 	direction := rbd.MirrorPeerDirectionRxTx
 	if r.OneWay {
 		direction = rbd.MirrorPeerDirectionRx
 	}
-	err := rbd.ImportMirrorPeerBootstrapToken(p.IOContext, direction, string(r.Token))
+	err = rbd.ImportMirrorPeerBootstrapToken(p.IOContext, direction, string(r.Token))
 	if err == nil {
 		return nil
 	}
@@ -114,7 +131,9 @@ func (p *pool) addPeer(r *wire.Request) error {
 	case unix.ENOENT:
 		e.Reason, e.Message = wire.NotFound, "the peer has no pool "+p.name
 	case unix.EPERM, unix.EACCES:
-		e.Reason, e.Message = wire.Refused, "the peer does not accept the token"
+		e.Reason = wire.Refused
+		e.Message = "the peer does not accept the token, or the gateway's client may not add peers; its capabilities, and how " +
+			"to add a peer by rbd instead, are in the guide"
 	case unix.ETIMEDOUT:
 		e.Reason, e.Message = wire.Failed, "the peer does not answer" // the cluster itself does
 	}
@@ -219,8 +238,14 @@ func (p *pool) demote(c *cluster, t target, force bool) error {
 		if err != nil || len(watchers) == 0 {
 			return err
 		}
-		copiers := c.copiers()
-		return inUse(slices.DeleteFunc(watchers, func(w rbd.ImageWatcher) bool { return copiers[w.Id] }))
+		if copiers, ok := c.copiers(); ok {
+			return inUse(slices.DeleteFunc(watchers, func(w rbd.ImageWatcher) bool { return copiers[w.Id] }))
+		}
+		_, holders, err := image.ListLockers()
+		if err != nil || len(watchers) == 1 && len(holders) == 0 {
+			return err // a client that does not write is taken for the daemon
+		}
+		return inUse(watchers)
 	})
 	if err != nil || !primary {
 		return err
@@ -229,9 +254,8 @@ func (p *pool) demote(c *cluster, t target, force bool) error {
 }
 
 // copiers returns the numbers of the clients that copy images to other sites: they have the images open that they
-// copy. If the monitors do not tell, there are none.
-func (c *cluster) copiers() map[int64]bool {
-	all := map[int64]bool{}
+// copy. It reports false if the monitors do not tell, which takes all capabilities.
+func (c *cluster) copiers() (map[int64]bool, bool) {
 	text, err := c.command("mon dump")
 	var dump struct {
 		Mons []struct {
@@ -239,8 +263,9 @@ func (c *cluster) copiers() map[int64]bool {
 		} `json:"mons"`
 	}
 	if err != nil || json.Unmarshal(text, &dump) != nil {
-		return all
+		return nil, false
 	}
+	all := map[int64]bool{}
 	for _, mon := range dump.Mons {
 		out, _, err := c.conn.MonCommandTarget(mon.Name, [][]byte{[]byte(`{"prefix":"sessions"}`)})
 		var sessions []struct {
@@ -248,7 +273,7 @@ func (c *cluster) copiers() map[int64]bool {
 			ID     int64  `json:"global_id"`
 		}
 		if err != nil || json.Unmarshal(out, &sessions) != nil {
-			continue
+			return nil, false
 		}
 		for _, s := range sessions {
 			if strings.HasPrefix(s.Entity, "client.rbd-mirror") {
@@ -256,7 +281,7 @@ func (c *cluster) copiers() map[int64]bool {
 			}
 		}
 	}
-	return all
+	return all, true
 }
 
 // mirrorOf returns a volume that is mirrored, with the snapshots by which it is.
@@ -312,14 +337,28 @@ func describeMirror(name string, status *rbd.GlobalMirrorImageStatus, mode strin
 	return m
 }
 
-// mirrors returns a page of the images of a pool that are mirrored, without their modes: they are not opened.
+// mirrors returns a page of the images of a pool that are mirrored. They are not opened. What daemons say of an image
+// does not tell whether it is primary, so both are asked for.
 func (p *pool) mirrors(r *wire.Request) (out wire.Response, err error) {
 	page, err := rbd.MirrorImageGlobalStatusList(p.IOContext, r.After, wire.PageSize)
 	if err != nil {
 		return out, err
 	}
+	all, err := rbd.MirrorImageInfoList(p.IOContext, nil, r.After, wire.PageSize)
+	if err != nil {
+		return out, err
+	}
+	infos := map[string]rbd.MirrorImageInfoItem{}
+	for _, i := range all {
+		infos[i.ID] = i
+	}
 	for i := range page {
-		out.Mirrors = append(out.Mirrors, describeMirror(page[i].Status.Name, &page[i].Status, ""))
+		known, ok := infos[page[i].ID]
+		if !ok {
+			continue // it was begun or ended between the two questions
+		}
+		page[i].Status.Info = known.Info
+		out.Mirrors = append(out.Mirrors, describeMirror(page[i].Status.Name, &page[i].Status, keyOf(modes, known.Mode)))
 	}
 	if len(page) == wire.PageSize {
 		out.Next = page[len(page)-1].ID
@@ -349,7 +388,10 @@ func (p *pool) digest(r *wire.Request, t target, progress func(float64)) (out wi
 	if !validSnapshot(r.Snap) {
 		return out, noSnapshot(r.Snap)
 	}
-	if err := p.with(t.name, false, func(image *rbd.Image) error { _, err := lookFor(image, r.Snap); return err }); err != nil {
+	if err := p.with(t.name, false, func(image *rbd.Image) error {
+		_, err := lookFor(image, r.Snap)
+		return err
+	}); err != nil {
 		return out, err
 	}
 	if r.To == "" {

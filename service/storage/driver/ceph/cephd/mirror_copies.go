@@ -41,7 +41,8 @@ func (p *pool) copies(image *rbd.Image, name string) (all []wire.MirrorCopy, err
 		}
 		primary := space.state == C.RBD_SNAP_MIRROR_STATE_PRIMARY || space.state == C.RBD_SNAP_MIRROR_STATE_PRIMARY_DEMOTED
 		one := wire.MirrorCopy{
-			ID: s.Id, Complete: primary || bool(space.complete), Demoted: space.state == C.RBD_SNAP_MIRROR_STATE_PRIMARY_DEMOTED ||
+			ID: s.Id, Complete: primary || bool(space.complete),
+			Demoted: space.state == C.RBD_SNAP_MIRROR_STATE_PRIMARY_DEMOTED ||
 				space.state == C.RBD_SNAP_MIRROR_STATE_NON_PRIMARY_DEMOTED,
 		}
 		if !primary {

@@ -154,6 +154,7 @@ type Request struct {
 	// Of requests about mirrors:
 	Scope  string `json:"scope,omitempty"`   // image, pool or disabled
 	Mode   string `json:"mode,omitempty"`    // snapshot or journal
+	Peer   string `json:"peer,omitempty"`    // the fsid of the cluster that Token is of
 	Token  Secret `json:"token,omitempty"`   // as "rbd mirror pool peer bootstrap create" makes it
 	OneWay bool   `json:"one_way,omitempty"` // images are only copied from the peer
 	Force  bool   `json:"force,omitempty"`
