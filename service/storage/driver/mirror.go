@@ -80,7 +80,8 @@ type Mirrors interface {
 	// Demote makes a volume a copy. Without force, clients that have it open are a fault of kind Conflict. To demote what
 	// is not primary succeeds.
 	Demote(ctx context.Context, name Name, force bool) error
-	// Resync throws away the content of a volume and copies it again from its peer.
+	// Resync throws away the content of a volume and copies it again from its peer. Clones of it are a fault of kind
+	// Conflict.
 	Resync(ctx context.Context, name Name) error
 	// Mirror returns how a volume is mirrored, or a fault of kind NotFound.
 	Mirror(ctx context.Context, name Name) (Mirror, error)

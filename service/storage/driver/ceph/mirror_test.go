@@ -203,7 +203,14 @@ func bySnapshots(t *testing.T, here, there *site, a, b *ceph.Driver) {
 			t.Fatal(err)
 		}
 		here.write(t, n, 0, []byte("lost"))
+		clone := here.clone(t, a, here.snapshot(t, a, n))
 		eventually(t, "it is demoted again", func() (bool, error) { return true, a.Demote(t.Context(), n, false) })
+		if err := a.Resync(t.Context(), n); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), clone.Native) {
+			t.Errorf("it is copied again although there is a clone: %v", err)
+		}
+		if err := a.DeleteVolume(t.Context(), clone); err != nil {
+			t.Error(err)
+		}
 		if err := a.Resync(t.Context(), n); err != nil {
 			t.Fatal(err)
 		}

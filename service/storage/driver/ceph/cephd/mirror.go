@@ -69,7 +69,7 @@ func (s *server) mirror(r *wire.Request, p *pool, progress func(float64)) (out w
 	case wire.Demote:
 		return out, p.demote(s.cluster, t, r.Force)
 	case wire.Resync:
-		return out, p.with(t.name, true, (*rbd.Image).MirrorResync)
+		return out, p.resync(t)
 	}
 	return p.digest(r, t, progress)
 }
@@ -94,6 +94,42 @@ func (p *pool) scope(r *wire.Request) (out wire.Response, err error) {
 	mode, err := rbd.GetMirrorMode(p.IOContext)
 	out.Scope = keyOf(scopes, mode)
 	return out, err
+}
+
+// resync has the content of an image thrown away, and copied again. Clones would lose what they share with it.
+func (p *pool) resync(t target) error {
+	clones, err := p.clones(t.name)
+	if err != nil {
+		return err
+	}
+	if len(clones) > 0 {
+		return &wire.Error{
+			Reason: wire.Conflict, Message: "there are clones of the image: " + strings.Join(clones, ", ") + "; flatten or delete them",
+		}
+	}
+	return p.with(t.name, true, (*rbd.Image).MirrorResync)
+}
+
+// clones returns the clones of all snapshots of an image.
+func (p *pool) clones(name string) (all []string, err error) {
+	err = p.with(name, false, func(image *rbd.Image) error {
+		snapshots, err := image.GetSnapshotNames()
+		for i := 0; i < len(snapshots) && err == nil; i++ {
+			if err = image.SetSnapByID(snapshots[i].Id); errno(err) == unix.ENOENT {
+				err = nil // it was removed meanwhile
+				continue
+			}
+			var pools, images []string
+			if err == nil {
+				pools, images, err = image.ListChildren()
+			}
+			for j := range images {
+				all = append(all, pools[j]+"/"+images[j])
+			}
+		}
+		return err
+	})
+	return all, err
 }
 
 // fsid matches what identifies a cluster.
