@@ -12,7 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mainstay-infra/mainstay/kit/auth"
+	"github.com/mainstay-infra/mainstay/kit/cephlab"
 	"github.com/mainstay-infra/mainstay/kit/config"
+	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/session"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
 	"github.com/mainstay-infra/mainstay/service/storage"
@@ -200,5 +202,22 @@ func devStorageConfig(mode devMode) (storage.Config, error) {
 	if cfg.JWTSecret == "" {
 		cfg.JWTSecret = mode.credentials["jwt_secret"]
 	}
+	devCeph(&cfg, mode)
 	return cfg, nil
+}
+
+// devCeph names the cluster of `mainstay storage dev-ceph` in the configuration, if there is one in the folder of dev
+// mode and the environment names none. It need not run: the gateway notices when it does.
+func devCeph(cfg *storage.Config, mode devMode) {
+	if mode.isSet("STORE_CEPH_CLUSTERS") || mode.isSet("STORE_OBJECT_GATEWAYS") {
+		return
+	}
+	l, err := cephlab.Open(filepath.Join(mode.data, "ceph"))
+	switch {
+	case fault.Is(err, fault.NotFound):
+	case err != nil:
+		mode.log.Warn("the cluster of dev-ceph is not used; does it belong to root?", "error", err)
+	case l.Ready():
+		cfg.CephClusters, cfg.ObjectGateways = []string{l.Clusters()}, []string{l.Gateways()}
+	}
 }

@@ -1,7 +1,11 @@
 package app
 
 import (
+	"fmt"
+	"log/slog"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,4 +88,38 @@ func TestOtherConsolesOfDevModeSignInToTheStorageGatewayWithTheirRole(t *testing
 	if n := len(devStorageTokens(cfg)); n != 0 {
 		t.Errorf("%d tokens for a gateway that asks for none", n)
 	}
+}
+
+func TestDevModeFindsTheClusterOfDevCeph(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	dir := filepath.Join(data, "ceph")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	check := func(what string, environ []string, want string) {
+		t.Helper()
+		log := &strings.Builder{}
+		cfg, err := devStorageConfig(devMode{
+			environ: environ, data: data, host: "127.0.0.1", log: slog.New(slog.NewTextHandler(log, nil)),
+		})
+		if got := fmt.Sprint(cfg.CephClusters, cfg.ObjectGateways, log.Len() > 0); err != nil || got != want {
+			t.Errorf("%s: %s, %v; want %s: %s", what, got, err, want, log)
+		}
+	}
+	write := func(name, content string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("none", nil, "[] [] false")
+	write("lab.json", `{"name": "lab", "osds": 0, "fsid": "0b25a3ac-b16c-4a1d-8cbd-1b8c6a7b4f3c"}`)
+	check("one that is not complete", nil, "[] [] false")
+	write("ready", "")
+	found := fmt.Sprintf("[lab=mainstay@%s/ceph.conf] [lab=%[1]s/rgw.json] false", dir)
+	check("one that is", nil, found)
+	check("another is named", []string{"STORE_CEPH_CLUSTERS=prod=/etc/ceph/ceph.conf"}, "[prod=/etc/ceph/ceph.conf] [] false")
+	write("lab.json", "{")
+	check("a damaged one", nil, "[] [] true")
 }

@@ -549,6 +549,7 @@ const (
 	PoolKindOther          PoolKind = "other"
 	PoolKindRbd            PoolKind = "rbd"
 	PoolKindRgw            PoolKind = "rgw"
+	PoolKindZfs            PoolKind = "zfs"
 )
 
 // Valid indicates whether the value is a known member of the PoolKind enum.
@@ -565,6 +566,8 @@ func (e PoolKind) Valid() bool {
 	case PoolKindRbd:
 		return true
 	case PoolKindRgw:
+		return true
+	case PoolKindZfs:
 		return true
 	default:
 		return false
@@ -879,7 +882,7 @@ type AuditVerification struct {
 
 // Backend defines model for Backend.
 type Backend struct {
-	// BackendType `nfs` is a folder of the gateway's host, such as a mounted export. `san` and `cloud_block` are inventory: nothing is made in them
+	// BackendType `nfs` is a folder of the gateway's host, such as a mounted export, and `zfs` a dataset of it. `san` and `cloud_block` are inventory: nothing is made in them
 	BackendType  BackendType  `json:"backend_type"`
 	Capabilities Capabilities `json:"capabilities"`
 
@@ -910,7 +913,7 @@ type BackendMode string
 
 // BackendSpec The type is `ceph` and the mode `external` when absent
 type BackendSpec struct {
-	// BackendType `nfs` is a folder of the gateway's host, such as a mounted export. `san` and `cloud_block` are inventory: nothing is made in them
+	// BackendType `nfs` is a folder of the gateway's host, such as a mounted export, and `zfs` a dataset of it. `san` and `cloud_block` are inventory: nothing is made in them
 	BackendType *BackendType `json:"backend_type,omitempty"`
 
 	// ConnectionRef An entry of the gateway's settings, never a path; the one with the backend's name when absent
@@ -926,7 +929,7 @@ type BackendSpec struct {
 // BackendStatus `pending`: not discovered yet. `cordoned` hides the others
 type BackendStatus string
 
-// BackendType `nfs` is a folder of the gateway's host, such as a mounted export. `san` and `cloud_block` are inventory: nothing is made in them
+// BackendType `nfs` is a folder of the gateway's host, such as a mounted export, and `zfs` a dataset of it. `san` and `cloud_block` are inventory: nothing is made in them
 type BackendType string
 
 // Backup defines model for Backup.

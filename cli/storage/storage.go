@@ -14,6 +14,7 @@
 //	alert.go     what needs attention; capacity.go: how full clusters are, and were
 //	event.go     what happened, and whether an upgrade can begin
 //	audit.go     the audit log; version.go: which version runs, and whether it can work
+//	devceph.go   a throw-away Ceph to try the gateway with; devceph_linux.go: how it is run
 //
 // Volumes, snapshots, buckets and backends are named by their name or ID. Policies and tenants have only names.
 package storage
@@ -84,6 +85,7 @@ directory.`
 		s.maintenance(), s.events(), s.audit(), s.preflight(), s.version(), s.health(),
 	)
 	s.Complete(cmd)
+	cmd.AddCommand(s.devCeph()) // its --backend need not be a backend yet
 	return cmd
 }
 

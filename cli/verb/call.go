@@ -42,17 +42,23 @@ func (s *Session[A]) begin(cmd *cobra.Command, args []string) (*Call[A], error) 
 			return nil, identify(cmd.Context(), s.api.Service, a, err)
 		}
 	}
-	c := &Call[A]{
-		Session: s, Cmd: cmd, Args: slices.Clone(args), Typed: args, Reach: a,
-		Out:   output.NewPrinter(cmd.OutOrStdout(), s.style),
-		found: map[[2]string]string{}, named: map[string]map[string]string{}, readAll: map[string]bool{},
-	}
+	c := s.call(cmd, args)
+	c.Reach = a
 	c.Out.Names = func(kind string, ids []string) map[string]string { return c.names(cmd.Context(), kind, ids) }
 	if c.API, err = s.Client(a, s.timeout); err != nil {
 		return nil, err
 	}
 	c.Slow, err = s.Client(a, 0)
 	return c, err
+}
+
+// call returns a call that reaches no server yet.
+func (s *Session[A]) call(cmd *cobra.Command, args []string) *Call[A] {
+	return &Call[A]{
+		Session: s, Cmd: cmd, Args: slices.Clone(args), Typed: args,
+		Out:   output.NewPrinter(cmd.OutOrStdout(), s.style),
+		found: map[[2]string]string{}, named: map[string]map[string]string{}, readAll: map[string]bool{},
+	}
 }
 
 // devLogin logs in with what dev mode left. It returns no token if there is nothing.

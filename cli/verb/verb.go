@@ -60,6 +60,25 @@ func Suggestions(cmd *cobra.Command, typed string) []string {
 
 // Command returns a command that runs f.
 func (s *Session[A]) Command(v Verb, f func(ctx context.Context, c *Call[A]) error) *cobra.Command {
+	return v.command(func(cmd *cobra.Command, args []string) error {
+		c, err := s.begin(cmd, args)
+		if err != nil {
+			return err
+		}
+		if err = c.resolve(cmd.Context(), v.Exact); err == nil {
+			err = f(cmd.Context(), c)
+		}
+		return identify(cmd.Context(), s.api.Service, c.Reach, err)
+	})
+}
+
+// Local returns a command that runs f, which works on this machine: the call reaches no server.
+func (s *Session[A]) Local(v Verb, f func(ctx context.Context, c *Call[A]) error) *cobra.Command {
+	return v.command(func(cmd *cobra.Command, args []string) error { return f(cmd.Context(), s.call(cmd, args)) })
+}
+
+// command returns a command that runs f after the checks of its command line.
+func (v *Verb) command(f func(cmd *cobra.Command, args []string) error) *cobra.Command {
 	name, _, _ := strings.Cut(v.Use, " ")
 	return &cobra.Command{
 		Use: v.Use, Short: v.Short, Long: v.Long, Example: v.Example, Args: arguments(v.Use),
@@ -68,14 +87,7 @@ func (s *Session[A]) Command(v Verb, f func(ctx context.Context, c *Call[A]) err
 			if err := v.check(cmd, args); err != nil {
 				return err
 			}
-			c, err := s.begin(cmd, args)
-			if err != nil {
-				return err
-			}
-			if err = c.resolve(cmd.Context(), v.Exact); err == nil {
-				err = f(cmd.Context(), c)
-			}
-			return identify(cmd.Context(), s.api.Service, c.Reach, err)
+			return f(cmd, args)
 		},
 	}
 }

@@ -4,12 +4,16 @@ package cephtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/uuid"
 
+	"github.com/mainstay-infra/mainstay/kit/cephlab"
 	"github.com/mainstay-infra/mainstay/kit/require"
 )
 
@@ -18,26 +22,25 @@ import (
 func (c *Cluster) StartMirror(t testing.TB) {
 	t.Helper()
 	require.Program(t, "rbd-mirror", "rbd-mirror")
-	b := c.builder(t)
 	user := "client.rbd-mirror." + uuid.NewString()[:8]
-	keyring := b.path("rbd-mirror.keyring")
-	b.run(
-		nil, "ceph", "-c", b.conf, "auth", "get-or-create", user, "mon", "profile rbd-mirror", "osd", "profile rbd",
-		"-o", keyring,
-	)
-	b.env = []string{"CEPH_CONF=" + b.conf} // it reads the file again for each pool
-	b.daemon(
-		"rbd-mirror", "-c", b.conf, "-n", user, "--keyring", keyring, "--rbd_mirror_pool_replayers_refresh_interval", "1",
-		"--rbd_mirror_image_state_check_interval", "1",
-	)
+	key := c.run(t, "ceph", "auth", "get-or-create", user, "mon", "profile rbd-mirror", "osd", "profile rbd")
+	keyring, err := os.OpenFile(filepath.Join(c.Lab.Dir, "keyring"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := keyring.WriteString(key + "\n"); errors.Join(err, keyring.Close()) != nil {
+		t.Fatal(err)
+	}
+	if err := c.Lab.Start(cephlab.Daemon{Name: user, Program: "rbd-mirror"}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // PeerToken returns what lets another cluster copy images of the cluster's pool, in which mirroring is enabled for it.
 func (c *Cluster) PeerToken(t testing.TB) string {
 	t.Helper()
-	b := c.builder(t)
-	b.run(nil, "rbd", "-c", b.conf, "mirror", "pool", "enable", c.Pool, "image")
-	return b.run(nil, "rbd", "-c", b.conf, "mirror", "pool", "peer", "bootstrap", "create", c.Pool)
+	c.run(t, "rbd", "mirror", "pool", "enable", c.Pool, "image")
+	return c.run(t, "rbd", "mirror", "pool", "peer", "bootstrap", "create", c.Pool)
 }
 
 // Rbd runs the command rbd, and returns what it prints.

@@ -43,7 +43,6 @@ func withBuckets(t *testing.T, change ...func(*storage.Config)) *store {
 	cluster := cephtest.Start(t)
 	real := cluster.StartGateway(t)
 	helper := cephtest.Helper(t)
-	addClient(t, cluster)
 	dir := t.TempDir()
 	theirs := access{Endpoint: real.URL, Access: "theirs-access", Secret: "theirs-secret", Bucket: "offsite-bucket"}
 	real.Admin(t, "user", "create", "--uid", "they", "--display-name", "they", "--access-key", theirs.Access,

@@ -4,10 +4,7 @@ package storage_test
 
 import (
 	"bytes"
-	"errors"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,7 +20,6 @@ func inCeph(t *testing.T) (*gateway, *cephtest.Cluster) {
 	t.Helper()
 	cluster := cephtest.Start(t)
 	helper := cephtest.Helper(t)
-	addClient(t, cluster)
 	g := start(t, func(c *storage.Config) {
 		c.CephClusters, c.CephProgram = []string{"prod=mainstay@" + cluster.Conf}, helper
 	})
@@ -34,28 +30,13 @@ func inCeph(t *testing.T) (*gateway, *cephtest.Cluster) {
 	return g, cluster
 }
 
-// addClient makes the client mainstay, with the capabilities that the guide names.
-func addClient(t *testing.T, c *cephtest.Cluster) {
+// allow changes what the client mainstay may do at the monitors, which is what the guide names.
+func allow(t *testing.T, c *cephtest.Cluster, mon string) {
 	t.Helper()
-	addClientWith(t, c, `profile rbd, allow command "osd out", allow command "osd in", allow command "osd reweight"`)
-}
-
-// addClientWith makes the client mainstay, with these capabilities at the monitors.
-func addClientWith(t *testing.T, c *cephtest.Cluster, mon string) {
-	t.Helper()
-	key, err := exec.CommandContext(
-		t.Context(), "ceph", "-c", c.Conf, "auth", "get-or-create", "client.mainstay", "mon", mon, "mgr", "allow r",
-		"osd", "profile rbd",
-	).Output() //nolint:gosec // the test's own
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.OpenFile(filepath.Join(filepath.Dir(c.Conf), "keyring"), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Write(key); errors.Join(err, f.Close()) != nil {
-		t.Fatal(err)
+	if out, err := exec.CommandContext(
+		t.Context(), "ceph", "-c", c.Conf, "auth", "caps", "client.mainstay", "mon", mon, "mgr", "allow r", "osd", "profile rbd",
+	).CombinedOutput(); err != nil { //nolint:gosec // the test's own
+		t.Fatalf("%v: %s", err, out)
 	}
 }
 

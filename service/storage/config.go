@@ -21,6 +21,10 @@ type Config struct {
 
 	Directories []string `key:"directories" help:"Folders of this host that backends of the type nfs keep volumes in, as NAME=PATH. Default: local, the folder volumes in the data folder."`
 
+	ZFSDatasets []string `key:"zfs-datasets" help:"ZFS datasets of this host that backends of the type zfs keep volumes in, as NAME=POOL/DATASET. They exist."`
+
+	Inventories []string `key:"inventories" help:"Files that tell what backends of the types san and cloud_block have, as NAME=PATH. They are YAML or JSON, and read at each discovery."`
+
 	CephClusters []string `key:"ceph-clusters" help:"Clusters that backends of the type ceph use, as NAME=[USER@]PATH: the path of a ceph.conf that names the keyring, and the client, admin without one."`
 	CephProgram  string   `key:"ceph-program" help:"Program mainstay-ceph, which speaks to Ceph. Default: the one beside this program, or in PATH."`
 
@@ -63,6 +67,12 @@ const LocalBackend = "local"
 // Validate returns an error for invalid settings and for settings that contradict each other.
 func (c *Config) Validate() error {
 	if _, err := c.folders(); err != nil {
+		return err
+	}
+	if _, err := parseDatasets(c.ZFSDatasets); err != nil {
+		return err
+	}
+	if _, err := parsePaths("inventories", c.Inventories); err != nil {
 		return err
 	}
 	if _, err := parseClusters(c.CephClusters); err != nil {

@@ -11,12 +11,17 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/storage/backup"
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
+	"github.com/mainstay-infra/mainstay/service/storage/driver/inventory"
 	"github.com/mainstay-infra/mainstay/service/storage/driver/rgw"
+	"github.com/mainstay-infra/mainstay/service/storage/driver/zfs"
 	"github.com/mainstay-infra/mainstay/service/storage/record"
 )
 
-// typeNFS is the type of backends that are folders of this host.
-const typeNFS = "nfs"
+// The types of backends that are on this host.
+const (
+	typeNFS = "nfs" // folders
+	typeZFS = "zfs" // datasets
+)
 
 // cephCluster says how a Ceph cluster is reached.
 type cephCluster struct {
@@ -27,13 +32,14 @@ type cephCluster struct {
 // entryName matches the names of entries in the settings.
 var entryName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$`)
 
-// parseEntries reads a setting whose entries are NAME=VALUE, with the paths that valid returns true for.
+// parseEntries reads a setting whose entries are NAME=VALUE, with the values that valid returns true for. form says
+// what they are.
 func parseEntries(key string, entries []string, form string, valid func(value string) bool) (map[string]string, error) {
 	all := map[string]string{}
 	for _, e := range entries {
 		name, value, ok := strings.Cut(e, "=")
 		if !ok || !entryName.MatchString(name) || !valid(value) {
-			return nil, fault.InvalidField(key, "%q is not %s with an absolute path", e, form)
+			return nil, fault.InvalidField(key, "%q is not %s", e, form)
 		}
 		if all[name] != "" {
 			return nil, fault.InvalidField(key, "there are two entries %s", name)
@@ -45,7 +51,12 @@ func parseEntries(key string, entries []string, form string, valid func(value st
 
 // parsePaths reads a setting whose entries are NAME=PATH.
 func parsePaths(key string, entries []string) (map[string]string, error) {
-	return parseEntries(key, entries, "NAME=PATH", filepath.IsAbs)
+	return parseEntries(key, entries, "NAME=PATH with an absolute path", filepath.IsAbs)
+}
+
+// parseDatasets reads the setting zfs-datasets.
+func parseDatasets(entries []string) (map[string]string, error) {
+	return parseEntries("zfs-datasets", entries, "NAME=POOL/DATASET", zfs.CheckDataset)
 }
 
 // cephUser matches the names of Ceph's clients, without "client.".
@@ -61,7 +72,8 @@ func splitCluster(value string) cephCluster {
 
 // parseClusters reads the setting ceph-clusters.
 func parseClusters(entries []string) (map[string]cephCluster, error) {
-	values, err := parseEntries("ceph-clusters", entries, "NAME=[USER@]PATH", func(value string) bool {
+	const form = "NAME=[USER@]PATH with an absolute path"
+	values, err := parseEntries("ceph-clusters", entries, form, func(value string) bool {
 		c := splitCluster(value)
 		return filepath.IsAbs(c.conf) && cephUser.MatchString(c.user)
 	})
@@ -96,6 +108,12 @@ func (s *Service) check(b record.Backend) error {
 	case typeNFS:
 		_, known = s.folders[b.ConnectionRef]
 		setting = "directories"
+	case typeZFS:
+		_, known = s.datasets[b.ConnectionRef]
+		setting = "zfs-datasets"
+	case record.TypeSAN, record.TypeCloudBlock:
+		_, known = s.inventories[b.ConnectionRef]
+		setting = "inventories"
 	case record.TypeCeph:
 		_, known = s.ceph[b.ConnectionRef]
 		setting = "ceph-clusters"
@@ -117,8 +135,13 @@ func (s *Service) connect(ctx context.Context, b record.Backend) (driver.Driver,
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return nil, err
 	}
-	if b.Type == record.TypeCeph {
+	switch b.Type {
+	case record.TypeCeph:
 		return s.openCeph(s.ceph[b.ConnectionRef], c.NativeID, s.gateways[b.ConnectionRef])
+	case record.TypeSAN, record.TypeCloudBlock:
+		return inventory.Open(s.inventories[b.ConnectionRef], c.NativeID)
+	case typeZFS:
+		return zfs.Open(ctx, zfs.Config{Dataset: s.datasets[b.ConnectionRef], GUID: c.NativeID})
 	}
 	return openDirectory(s.folders[b.ConnectionRef], c.NativeID)
 }

@@ -33,8 +33,7 @@ func twoSites(t *testing.T) *sites {
 		t.Fatal(err)
 	}
 	// As the guide has it: the one adds the peer, and tells daemons from clients; the other need not.
-	addClientWith(t, s.east, "allow *")
-	addClient(t, s.west)
+	allow(t, s.east, "allow *")
 	g := start(t, func(c *storage.Config) {
 		c.CephClusters = []string{"east=mainstay@" + s.east.Conf, "west=mainstay@" + s.west.Conf}
 		c.CephProgram, c.MirrorPeers = helper, []string{"west=" + token}

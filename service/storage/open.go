@@ -72,6 +72,12 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 	if s.folders, err = s.cfg.folders(); err != nil {
 		return err
 	}
+	if s.datasets, err = parseDatasets(s.cfg.ZFSDatasets); err != nil {
+		return err
+	}
+	if s.inventories, err = parsePaths("inventories", s.cfg.Inventories); err != nil {
+		return err
+	}
 	if s.ceph, err = parseClusters(s.cfg.CephClusters); err != nil {
 		return err
 	}

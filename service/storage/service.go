@@ -55,13 +55,17 @@ type Deps struct {
 
 // Service is the storage gateway: its settings, its loops, and the rooms that do the work.
 type Service struct {
-	cfg      Config
-	log      *slog.Logger
-	now      func() time.Time
-	folders  map[string]string // of backends of the type nfs, by the name of their entry
-	ceph     map[string]cephCluster
-	gateways map[string]*rgw.Gateway // of clusters, by the same names
-	singles  map[string]driver.SingleBucket
+	cfg Config
+	log *slog.Logger
+	now func() time.Time
+
+	// What the settings name, by the names of the entries.
+	folders     map[string]string // of backends of the type nfs
+	datasets    map[string]string // of backends of the type zfs
+	inventories map[string]string // files, of backends of the types san and cloud_block
+	ceph        map[string]cephCluster
+	gateways    map[string]*rgw.Gateway // of clusters, by the same names
+	singles     map[string]driver.SingleBucket
 
 	db        *db.DB
 	audit     *audit.Log

@@ -13,6 +13,8 @@
 //	ceph/          volumes as RBD images in a Ceph cluster
 //	rgw/           buckets in Ceph's object gateway, and buckets of any S3 service that are only read
 //	directory/     volumes in a folder of this host, such as a mounted NFS export
+//	zfs/           volumes in a ZFS dataset of this host
+//	inventory/     what a file tells of a storage system that nothing else reaches
 //	drivertest/    the suite that every driver passes
 //
 // # Rules for drivers
@@ -71,6 +73,7 @@ const (
 	PoolCephFSMetadata PoolKind = "cephfs_metadata"
 	PoolRGW            PoolKind = "rgw"
 	PoolNFSExport      PoolKind = "nfs_export"
+	PoolZFS            PoolKind = "zfs"
 	PoolOther          PoolKind = "other"
 )
 
@@ -81,7 +84,7 @@ func (k PoolKind) Holds(kind Kind) bool {
 		return kind == Block
 	case PoolCephFSData:
 		return kind == Filesystem
-	case PoolNFSExport:
+	case PoolNFSExport, PoolZFS:
 		return kind == Block || kind == Filesystem
 	}
 	return false

@@ -13,8 +13,13 @@ import (
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
 )
 
-// TypeCeph is the type of backends that are Ceph clusters.
-const TypeCeph = "ceph"
+// The types of backends that are Ceph clusters, and of those that are inventory: a file tells what they have, and
+// nothing is changed in them.
+const (
+	TypeCeph       = "ceph"
+	TypeSAN        = "san"
+	TypeCloudBlock = "cloud_block"
+)
 
 // Backend is a storage system that volumes are made in.
 type Backend struct {
@@ -40,6 +45,8 @@ const (
 // Writable returns a fault if nothing can be made in the backend.
 func (b *Backend) Writable() error {
 	switch {
+	case b.inventory():
+		return b.errInventory()
 	case b.Mode == ReadOnly:
 		return fault.New(fault.Conflict, "the backend %s is read-only", b.Name)
 	case b.Cordoned:
@@ -47,6 +54,22 @@ func (b *Backend) Writable() error {
 			"policy or backend", b.Name).WithCode("backend_cordoned")
 	}
 	return nil
+}
+
+// inventory reports whether a file tells what the backend has.
+func (b *Backend) inventory() bool { return b.Type == TypeSAN || b.Type == TypeCloudBlock }
+
+func (b *Backend) errInventory() error {
+	return fault.New(fault.Invalid, "the backend %s of the type %s is inventory: nothing is made or changed in it", b.Name,
+		b.Type).WithCode("unsupported")
+}
+
+// foreign returns the fault for changes to a volume that the gateway did not make.
+func (b *Backend) foreign() error {
+	if b.inventory() {
+		return b.errInventory()
+	}
+	return errForeign
 }
 
 // Cluster is what a storage system has told about itself.

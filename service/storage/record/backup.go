@@ -136,7 +136,7 @@ func (s *Store) CreateBackup(ctx context.Context, req BackupRequest, begin Begin
 		case err != nil:
 			return err
 		case v.Foreign:
-			return errForeign
+			return place.Backend.foreign()
 		case bucket.State != state.BucketBound:
 			return fault.InvalidField("bucket_id", "the bucket is %s; it must be %s", bucket.State, state.BucketBound)
 		case bucket.Tenant != "" && bucket.Tenant != v.Tenant:

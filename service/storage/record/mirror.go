@@ -258,7 +258,7 @@ func (s *Store) EnableMirror(
 		}
 		switch {
 		case v.Foreign:
-			return errForeign
+			return place.Backend.foreign()
 		case place.Backend.Mode == ReadOnly:
 			return place.Backend.Writable()
 		case place.Pool.Kind != driver.PoolRBD || v.Kind != driver.Block:

@@ -173,7 +173,7 @@ func (s *Store) CreateSnapshot(
 		case err != nil:
 			return err
 		case v.Foreign:
-			return errForeign
+			return place.Backend.foreign()
 		case place.Backend.Mode == ReadOnly:
 			return place.Backend.Writable()
 		case !place.Backend.Capabilities.V.Snapshots:

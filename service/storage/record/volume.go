@@ -327,7 +327,7 @@ func (s *Store) ExpandVolume(
 		before := v.State
 		switch next, err := v.State.Begin(state.Expand); {
 		case v.Foreign:
-			return errForeign
+			return place.Backend.foreign()
 		case place.Backend.Mode == ReadOnly:
 			return place.Backend.Writable()
 		case err != nil:
@@ -385,7 +385,7 @@ func (s *Store) DeleteVolume(ctx context.Context, id, kind string, begin Begin) 
 		next, err := v.State.Begin(state.Delete)
 		switch {
 		case v.Foreign:
-			return errForeign
+			return place.Backend.foreign()
 		case place.Backend.Mode == ReadOnly:
 			return place.Backend.Writable()
 		case err != nil:

@@ -2098,7 +2098,7 @@ export interface components {
          */
         BackendStatus: "pending" | "ready" | "unreachable" | "cordoned";
         /**
-         * @description `nfs` is a folder of the gateway's host, such as a mounted export. `san` and `cloud_block` are inventory: nothing is made in them
+         * @description `nfs` is a folder of the gateway's host, such as a mounted export, and `zfs` a dataset of it. `san` and `cloud_block` are inventory: nothing is made in them
          * @enum {string}
          */
         BackendType: "ceph" | "nfs" | "zfs" | "san" | "cloud_block" | "kubernetes";
@@ -3020,7 +3020,7 @@ export interface components {
             used_bytes: number;
         };
         /** @enum {string} */
-        PoolKind: "rbd" | "cephfs_data" | "cephfs_metadata" | "rgw" | "nfs_export" | "other";
+        PoolKind: "rbd" | "cephfs_data" | "cephfs_metadata" | "rgw" | "nfs_export" | "zfs" | "other";
         PoolMirroring: {
             cluster_id: string;
             mode: components["schemas"]["PoolMirroringMode"];

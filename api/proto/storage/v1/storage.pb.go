@@ -289,7 +289,7 @@ type Pool struct {
 	ClusterId string `protobuf:"bytes,2,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
 	// Its name.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// rbd, cephfs_data, cephfs_metadata, rgw, nfs_export or other.
+	// rbd, cephfs_data, cephfs_metadata, rgw, nfs_export, zfs or other.
 	Kind string `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
 	// The class of its devices. Empty if it is not known, or mixed.
 	DeviceClass string `protobuf:"bytes,5,opt,name=device_class,json=deviceClass,proto3" json:"device_class,omitempty"`
