@@ -376,7 +376,7 @@ func (l *Lab) down(ctx context.Context) error {
 				daemons = append(daemons, d)
 			}
 		}
-		if err := l.stop(ctx, daemons...); err != nil {
+		if err := l.Stop(ctx, daemons...); err != nil {
 			return err
 		}
 	}

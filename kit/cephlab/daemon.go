@@ -119,8 +119,8 @@ func environ() []string {
 // endWithin is how long daemons may take to end before they are killed.
 const endWithin = 20 * time.Second
 
-// stop ends daemons, and returns when they have ended.
-func (l *Lab) stop(ctx context.Context, daemons ...Daemon) error {
+// Stop ends daemons, and returns when they have ended.
+func (l *Lab) Stop(ctx context.Context, daemons ...Daemon) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*endWithin)
 	defer cancel()
 	killed := time.Now().Add(endWithin)

@@ -28,6 +28,8 @@ type Cluster struct {
 	FSID    string
 	Address string // of the monitor
 	Key     string // of client.admin
+
+	mirror cephlab.Daemon // after StartMirror
 }
 
 // Start starts a cluster, which ends with the test.

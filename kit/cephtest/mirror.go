@@ -5,9 +5,7 @@ package cephtest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -31,7 +29,22 @@ func (c *Cluster) StartMirror(t testing.TB) {
 	if _, err := keyring.WriteString(key + "\n"); errors.Join(err, keyring.Close()) != nil {
 		t.Fatal(err)
 	}
-	if err := c.Lab.Start(cephlab.Daemon{Name: user, Program: "rbd-mirror"}); err != nil {
+	c.mirror = cephlab.Daemon{Name: user, Program: "rbd-mirror"}
+	c.ResumeMirror(t)
+}
+
+// PauseMirror ends the daemon that copies images, until ResumeMirror.
+func (c *Cluster) PauseMirror(t testing.TB) {
+	t.Helper()
+	if err := c.Lab.Stop(context.Background(), c.mirror); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ResumeMirror starts the daemon that copies images again.
+func (c *Cluster) ResumeMirror(t testing.TB) {
+	t.Helper()
+	if err := c.Lab.Start(c.mirror); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -41,13 +54,4 @@ func (c *Cluster) PeerToken(t testing.TB) string {
 	t.Helper()
 	c.run(t, "rbd", "mirror", "pool", "enable", c.Pool, "image")
 	return c.run(t, "rbd", "mirror", "pool", "peer", "bootstrap", "create", c.Pool)
-}
-
-// Rbd runs the command rbd, and returns what it prints.
-func (c *Cluster) Rbd(ctx context.Context, args ...string) (string, error) {
-	out, err := exec.CommandContext(ctx, "rbd", append([]string{"-c", c.Conf}, args...)...).Output() //nolint:gosec // the test's own
-	if err != nil {
-		err = fmt.Errorf("rbd %v: %w", args, err)
-	}
-	return string(out), err
 }

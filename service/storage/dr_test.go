@@ -66,10 +66,10 @@ func twoSites(t *testing.T) *sites {
 // eventually tries something until it holds: daemons of Ceph do it. Before each try, the gateway asks the clusters.
 func (s *sites) eventually(what string, holds func() bool) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(s.Context(), 90*time.Second)
 	defer cancel()
 	for {
-		if err := s.service.DR().Pass(ctx); err != nil {
+		if err := s.service.DR().Pass(ctx); err != nil && ctx.Err() == nil {
 			s.Fatal(err)
 		}
 		if holds() {
@@ -77,7 +77,7 @@ func (s *sites) eventually(what string, holds func() bool) {
 		}
 		select {
 		case <-ctx.Done():
-			s.Fatalf("never happened: %s; %s; %s", what, s.call("GET", "/dr/mirrors", s.admin, nil).Body,
+			s.Fatalf("never happened: %s; %s; %s; %s", what, s.call("GET", "/jobs?limit=4", s.admin, nil).Body, s.call("GET", "/dr/mirrors", s.admin, nil).Body,
 				s.call("GET", "/dr/preflight", s.admin, nil).Body)
 		case <-time.After(300 * time.Millisecond):
 		}
@@ -201,6 +201,8 @@ func TestAVolumeFailsOverAndBack(t *testing.T) {
 	s.eventually("west is ready", func() bool { return s.status(west.Id).PromoteReady })
 	s.done(s.ok("PromoteMirror", "/dr/mirrors/"+west.Id+"/promote", nil, 202), s.admin)
 
+	s.interrupted(west.Id, east.Id)
+
 	// A split brain, and out of it.
 	s.done(s.call("POST", "/dr/mirrors/"+east.Id+"/promote?force=1", s.admin, nil), s.admin)
 	fill(t, s.east, s.east.Pool+"/"+native, size)
@@ -231,6 +233,43 @@ func TestAVolumeFailsOverAndBack(t *testing.T) {
 	s.call("GET", "/volumes/"+west.VolumeId, s.admin, nil).Refused(404, "NOT_FOUND", "")
 	s.call("GET", "/volumes/"+volume, s.admin, nil).Want(200)
 	s.ok("DeletePeer", "/dr/peers/"+s.peer, nil, 200)
+}
+
+// interrupted fails over from one mirror to the other, which does not get what it waits for: once the failover is
+// cancelled, then the service ends in the middle of it. At the end, the first one is primary as before.
+func (s *sites) interrupted(primary, secondary string) {
+	s.Helper()
+	begin := func() string {
+		s.Helper()
+		s.eventually("it copies", func() bool { return s.ready(primary) })
+		s.east.PauseMirror(s.T)
+		a := s.call("POST", "/dr/failover", s.admin, object{"mirror_id": secondary, "confirm": true}).Want(202)
+		s.eventually("the one is demoted", func() bool { return s.status(primary).Role == "secondary" })
+		return contracttest.As[storageapi.MirrorAccepted](a).JobId
+	}
+	id := begin()
+	s.call("POST", "/dr/failover", s.admin, object{"mirror_id": secondary, "confirm": true}).Refused(409, "CONFLICT", "")
+	s.call("POST", "/jobs/"+id+"/cancel", s.admin, nil).Want(200)
+	if j := s.job(id, s.admin); j.State != "failed" {
+		s.Errorf("%+v", j)
+	}
+	if st := s.status(primary); st.Role != "primary" {
+		s.Errorf("a failover that was cancelled left %+v: %s", st, s.call("GET", "/dr/mirrors", s.admin, nil).Body)
+	}
+	s.east.ResumeMirror(s.T)
+
+	id = begin()
+	s.stop()
+	s.run()
+	s.east.ResumeMirror(s.T)
+	if j := s.job(id, s.admin); j.State != "succeeded" {
+		s.Errorf("%+v %+v", j, j.Error)
+	}
+	if st := s.status(secondary); st.Role != "primary" {
+		s.Errorf("a failover that was interrupted left %+v", st)
+	}
+	s.eventually("it copies back", func() bool { return s.ready(primary) })
+	s.done(s.call("POST", "/dr/failover", s.admin, object{"mirror_id": primary, "confirm": true}), s.admin)
 }
 
 // sent reports whether the other site has the newest of a mirror that is primary.

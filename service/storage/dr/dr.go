@@ -178,12 +178,14 @@ func (m *Manager) Rehearse(ctx context.Context, id string) (record.Mirror, recor
 			return mirror, record.Job{}, err
 		}
 		if twin.ID == "" {
-			return mirror, record.Job{}, fault.New(fault.Conflict, "the gateway does not know the copy: its cluster is not a "+
-				"backend, or has not told of it yet")
+			return mirror, record.Job{}, errNoTwin
 		}
 	}
 	return m.cfg.Store.ChangeMirror(ctx, record.JobRehearse, record.MirrorArgs{ID: id}, m.cfg.Jobs.Begin)
 }
+
+var errNoTwin = fault.New(fault.Conflict, "the gateway does not know the copy: its cluster is not a backend, or has not "+
+	"told of it yet")
 
 // site is a mirror with the part of the driver that reaches it.
 type site struct {

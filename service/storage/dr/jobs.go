@@ -237,12 +237,21 @@ func (m *Manager) failover(ctx context.Context, s *site, a record.MirrorArgs, pr
 	if v.Here.Primary {
 		return nil // an earlier attempt
 	}
-	if why := FailoverBlocker(v, a.Force, a.Replayed); why != "" {
+	// Once an earlier attempt has demoted the other site, what is left to do is to wait for that.
+	if why := FailoverBlocker(v, a.Force, a.Replayed); why != "" && (v.There == nil || v.There.Primary) {
 		return fault.New(fault.Conflict, "%s", why)
 	}
-	other, demoted, err := m.demoteOther(ctx, s)
+	other, err := m.twinSite(ctx, s)
 	if err != nil && !a.Force {
 		return err
+	}
+	demoted := false
+	if other != nil {
+		err = other.driver.Demote(ctx, other.name, false)
+		if demoted = err == nil; err != nil && !a.Force {
+			f := fault.From(err)
+			return m.takeBack(ctx, other, fault.Wrap(f.Kind, err, "the other site was not demoted: %s", f.Message))
+		}
 	}
 	progress(record.Verifying / 3)
 	if demoted {
@@ -250,14 +259,11 @@ func (m *Manager) failover(ctx context.Context, s *site, a record.MirrorArgs, pr
 	} else {
 		err = s.driver.Promote(ctx, s.name, a.Force)
 	}
-	if err != nil && job.BrokenOff(ctx) {
-		return err // the next attempt goes on
+	if err != nil && demoted {
+		return m.takeBack(ctx, other, err)
 	}
 	if err != nil {
-		if !demoted {
-			return err
-		}
-		return m.takeBack(ctx, other, err)
+		return err
 	}
 	progress(record.Verifying)
 	err = s.verify(ctx, true)
@@ -267,21 +273,17 @@ func (m *Manager) failover(ctx context.Context, s *site, a record.MirrorArgs, pr
 	return err
 }
 
-// demoteOther demotes the volume at the other site, if the gateway knows that.
-func (m *Manager) demoteOther(ctx context.Context, s *site) (other *site, demoted bool, err error) {
+// twinSite returns the other site of a mirror; nil: the gateway does not know it.
+func (m *Manager) twinSite(ctx context.Context, s *site) (*site, error) {
 	twin, err := m.cfg.Store.Twin(ctx, &s.mirror)
 	if err != nil || twin.ID == "" {
-		return nil, false, err
+		return nil, err
 	}
-	found, err := m.reach(ctx, &twin)
-	if err == nil {
-		err = found.driver.Demote(ctx, found.name, false)
-	}
+	other, err := m.reach(ctx, &twin)
 	if err != nil {
-		f := fault.From(err)
-		return nil, false, fault.Wrap(f.Kind, err, "the other site was not demoted: %s", f.Message)
+		return nil, err
 	}
-	return &found, true, nil
+	return &other, nil
 }
 
 // takeOver promotes the volume at a site once that has all of the other one, which was demoted. Ceph itself would only
@@ -299,17 +301,27 @@ func (m *Manager) takeOver(ctx context.Context, s *site, a record.MirrorArgs) er
 	})
 }
 
-// takeBack promotes the site again that a failover has demoted before it failed.
+// takeBack promotes the site again that was primary, if a failover that has failed has demoted it.
 func (m *Manager) takeBack(ctx context.Context, other *site, cause error) error {
+	if job.BrokenOff(ctx) {
+		return cause // the next attempt goes on
+	}
 	again, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*settleWithin)
 	defer cancel()
-	err := until(again, settleWithin, func() error { return other.driver.Promote(again, other.name, false) })
-	if err != nil {
-		return fault.Wrap(fault.From(cause).Kind, cause, "%s; and the site that was primary was not promoted again: %s",
-			fault.From(cause).Message, fault.From(err).Message)
+	f := fault.From(cause)
+	now, err := other.look(again)
+	if err == nil && now.Primary {
+		return cause
 	}
-	return errors.Join(fault.Wrap(fault.From(cause).Kind, cause, "%s; the site that was primary is so again",
-		fault.From(cause).Message), m.end(again, other.mirror.ID, nil))
+	if err == nil {
+		err = until(again, settleWithin, func() error { return other.driver.Promote(again, other.name, false) })
+	}
+	if err != nil {
+		return fault.Wrap(f.Kind, cause, "%s; and the site that was primary was not promoted again: %s", f.Message,
+			fault.From(err).Message)
+	}
+	return errors.Join(fault.Wrap(f.Kind, cause, "%s; the site that was primary is so again", f.Message),
+		m.end(again, other.mirror.ID, nil))
 }
 
 // rehearse reads the copy, and stores how that ended.
@@ -331,45 +343,25 @@ func (m *Manager) rehearse(ctx context.Context, s *site, a record.MirrorArgs, pr
 	}
 	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWithin)
 	defer cancel()
-	for _, id := range []string{s.mirror.ID, s.twin(after, m)} {
-		if id != "" {
-			err = errors.Join(err, m.cfg.Store.EndRehearsal(after, id, r))
-		}
-	}
-	return err
-}
-
-// twin returns the id of the mirror at the other site, if it is known.
-func (s *site) twin(ctx context.Context, m *Manager) string {
-	twin, err := m.cfg.Store.Twin(ctx, &s.mirror)
-	if err != nil {
-		return ""
-	}
-	return twin.ID
+	return errors.Join(err, m.cfg.Store.EndRehearsal(after, &s.mirror, r))
 }
 
 // readCopy reads the copy of a volume: a snapshot of it that was taken for that, through a clone, and compares it with
 // the original. If the primary site does not answer, it reads the newest complete copy.
 func (m *Manager) readCopy(ctx context.Context, s *site, progress func(float64)) (string, error) {
-	twin, err := m.cfg.Store.Twin(ctx, &s.mirror)
-	if err != nil {
-		return "", err
-	}
-	var other site
-	why := errors.New("the gateway does not know it")
-	if twin.ID != "" {
-		other, why = m.reach(ctx, &twin)
-	}
+	other, err := m.twinSite(ctx, s)
 	if s.mirror.Role == record.Primary {
-		if why != nil {
-			return "", why
+		if other == nil && err == nil {
+			err = errNoTwin
 		}
-		return m.compare(ctx, s, &other, progress)
+		if err != nil {
+			return "", err
+		}
+		return m.compare(ctx, s, other, progress)
 	}
-	if why == nil {
-		var now driver.Mirror
-		if now, why = other.look(ctx); why == nil && now.Primary {
-			return m.compare(ctx, &other, s, progress)
+	if other != nil {
+		if now, err := other.look(ctx); err == nil && now.Primary {
+			return m.compare(ctx, other, s, progress)
 		}
 	}
 	got, err := s.driver.ReadMirror(ctx, s.name, "", "", func(done float64) { progress(done * record.Verifying) })
@@ -393,8 +385,11 @@ func (m *Manager) compare(ctx context.Context, primary, secondary *site, progres
 		defer cancel()
 		err = errors.Join(err, snapshots.DeleteSnapshot(after, sn))
 	}()
-	if err := primary.driver.SendChanges(ctx, primary.name); err != nil {
-		return "", err
+	var failed error
+	if err := primary.driver.SendChanges(ctx, []driver.Name{primary.name}, func(_ driver.Name, err error) {
+		failed = err
+	}); err != nil || failed != nil {
+		return "", errors.Join(err, failed)
 	}
 	original, err := primary.driver.ReadMirror(ctx, primary.name, sn.Native, "", func(done float64) {
 		progress(done * record.Verifying / 2)

@@ -181,6 +181,8 @@ func DemoteBlocker(v *View) string {
 		return missing
 	case !v.Here.Primary:
 		return "the volume is not primary at this site"
+	case v.Here.InUse != "":
+		return v.Here.InUse
 	case !v.followed():
 		// Daemons do not copy from a site that is not primary: neither site could take over then.
 		return notFollowed
@@ -217,6 +219,8 @@ func FailoverBlocker(v *View, force, replayed bool) string {
 	}
 	_, ok := complete(&v.Here)
 	switch {
+	case v.There.InUse != "":
+		return "at the other site, " + v.There.InUse
 	case v.Here.Mode == driver.ByJournal && !copies(&v.Here):
 		return "the daemon at this site does not say that it copies the volume"
 	case v.Here.Mode == driver.ByJournal:

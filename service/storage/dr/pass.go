@@ -149,20 +149,35 @@ func (m *Manager) gone(ctx context.Context, s *site) bool {
 	return fault.Is(err, fault.NotFound)
 }
 
+// sendWithin bounds the sending of what is due.
+const sendWithin = 2 * time.Minute
+
 // send has copies become what their volumes are now, where that is due.
 func (m *Manager) send(ctx context.Context, cluster string) error {
 	due, err := m.cfg.Store.DueMirrors(ctx, cluster)
-	problems := []error{err}
+	if err != nil || len(due) == 0 {
+		return err
+	}
+	var d driver.Mirrors
+	var names []driver.Name
 	for i := range due {
 		s, err := m.reach(ctx, &due[i])
-		if err == nil {
-			bounded, cancel := context.WithTimeoutCause(ctx, lookWithin, errSilent)
-			err = s.driver.SendChanges(bounded, s.name)
-			cancel()
+		if fault.Is(err, fault.NotFound) {
+			continue // its volume has gone
 		}
-		if err != nil && ctx.Err() == nil {
-			m.cfg.Log.Warn("changes of a volume were not sent to the other site", "mirror", due[i].ID, "error", err)
+		if err != nil {
+			return err
 		}
+		d, names = s.driver, append(names, s.name)
 	}
-	return errors.Join(problems...)
+	if len(names) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, sendWithin, errSilent)
+	defer cancel()
+	return d.SendChanges(ctx, names, func(n driver.Name, err error) {
+		if err != nil {
+			m.cfg.Log.Warn("changes of a volume were not sent to the other site", "volume", n.Native, "error", err)
+		}
+	})
 }

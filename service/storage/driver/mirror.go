@@ -29,8 +29,9 @@ type Mirror struct {
 	Shown    string // the name that users of the storage system see, the same at all sites
 	GlobalID string // the same at all sites
 	Mode     MirrorMode
-	Enabled  bool // mirroring is neither begun nor ended
-	Primary  bool // it is written to at this site
+	Enabled  bool   // mirroring is neither begun nor ended
+	Primary  bool   // it is written to at this site
+	InUse    string // who has it open where it is primary, in words for people; empty: nobody; only of Mirror
 	Sites    []MirrorSite
 	Copies   []MirrorCopy // oldest first; only of Mirror
 }
@@ -72,8 +73,9 @@ type Mirrors interface {
 	// EnableMirror has a volume copied to the peers of its pool. DisableMirror removes its copies.
 	EnableMirror(ctx context.Context, name Name, mode MirrorMode) error
 	DisableMirror(ctx context.Context, name Name) error
-	// SendChanges has the copies become what the volume is now.
-	SendChanges(ctx context.Context, name Name) error
+	// SendChanges has the copies become what the volumes are now. sent is told how that ended for each of them, by one
+	// caller at a time.
+	SendChanges(ctx context.Context, names []Name, sent func(Name, error)) error
 	// Promote makes a volume the one that is written to. Without force, it is a fault of kind Conflict unless its peer was
 	// demoted, and the copy has that. To promote what is primary succeeds.
 	Promote(ctx context.Context, name Name, force bool) error

@@ -416,10 +416,11 @@ func (s *Store) DropMirror(ctx context.Context, id string) error {
 	})
 }
 
-// EndRehearsal stores how the reading of a copy ended.
-func (s *Store) EndRehearsal(ctx context.Context, id string, r Rehearsal) error {
+// EndRehearsal stores how the reading of a copy ended, for both sites.
+func (s *Store) EndRehearsal(ctx context.Context, m *Mirror, r Rehearsal) error {
 	return s.db.Update(ctx, func(tx *db.Tx) error {
-		_, err := tx.Exec(ctx, "UPDATE mirrors SET rehearsal = ? WHERE id = ?", db.JSON[Rehearsal]{V: r}, id)
+		_, err := tx.Exec(ctx, "UPDATE mirrors SET rehearsal = ? WHERE id = ? OR global_id = ? AND global_id <> ''",
+			db.JSON[Rehearsal]{V: r}, m.ID, m.GlobalID)
 		return err
 	})
 }

@@ -58,6 +58,7 @@ type Driver struct {
 	attempt *attempt // to start it; nil: none is under way
 	fsid    string
 	dead    []string // addresses to shut out
+	workers []string // addresses of processes that do what takes long
 	closed  bool
 }
 
@@ -398,6 +399,7 @@ func (d *Driver) session(
 		return d.judgeStart(ctx, err)
 	}
 	d.breaker.answered() // it has connected
+	defer d.employ(h.welcome.Address)()
 	d.shutOut(ctx, h)
 	var broken atomic.Bool
 	err = do(func(r wire.Request) (wire.Response, error) {
@@ -421,6 +423,31 @@ func (d *Driver) session(
 		h.close()
 	}
 	return err
+}
+
+// employ remembers the address of a process until done is called.
+func (d *Driver) employ(address string) (done func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.workers = append(d.workers, address)
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if i := slices.Index(d.workers, address); i >= 0 {
+			d.workers = slices.Delete(d.workers, i, i+1)
+		}
+	}
+}
+
+// ours returns the addresses of the driver's own processes.
+func (d *Driver) ours() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := slices.Clone(d.workers)
+	if d.helper != nil {
+		all = append(all, d.helper.welcome.Address)
+	}
+	return all
 }
 
 // endless are the requests that tell nothing until they are done, however large an image is.

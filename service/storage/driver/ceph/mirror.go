@@ -8,8 +8,10 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/routine"
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
 	"github.com/mainstay-infra/mainstay/service/storage/driver/ceph/wire"
 )
@@ -91,13 +93,34 @@ func (d *Driver) DisableMirror(ctx context.Context, n driver.Name) error {
 	return d.mirrored(ctx, request(wire.MirrorOff, n))
 }
 
-// SendChanges takes a mirror snapshot of a volume.
-func (d *Driver) SendChanges(ctx context.Context, n driver.Name) error {
-	if err := check("volume", n.Native); err != nil {
-		return err
-	}
-	_, err := d.call(ctx, request(wire.MirrorSnap, n))
-	return err
+// sendAtOnce is how many mirror snapshots are taken at once.
+const sendAtOnce = 4
+
+// SendChanges takes mirror snapshots. That waits for the daemons of the other site, which may hang: a process of its own
+// does it.
+func (d *Driver) SendChanges(ctx context.Context, names []driver.Name, sent func(driver.Name, error)) error {
+	return d.session(ctx, nil, func(ask func(wire.Request) (wire.Response, error)) error {
+		var work sync.WaitGroup
+		var telling sync.Mutex
+		slots := make(chan struct{}, sendAtOnce)
+		for _, n := range names {
+			work.Go(func() {
+				_ = routine.Run(d.cfg.Log, "changes for the other site", func() { // a panic was logged
+					slots <- struct{}{}
+					defer func() { <-slots }()
+					err := check("volume", n.Native)
+					if err == nil {
+						_, err = ask(request(wire.MirrorSnap, n))
+					}
+					telling.Lock()
+					defer telling.Unlock()
+					sent(n, err)
+				})
+			})
+		}
+		work.Wait()
+		return nil
+	})
 }
 
 // Promote makes a volume the one that is written to.
@@ -110,7 +133,7 @@ func (d *Driver) Promote(ctx context.Context, n driver.Name, force bool) error {
 // Demote makes a volume a copy.
 func (d *Driver) Demote(ctx context.Context, n driver.Name, force bool) error {
 	r := request(wire.Demote, n)
-	r.Force = force
+	r.Force, r.Ours = force, d.ours()
 	return d.mirrored(ctx, r)
 }
 
@@ -124,7 +147,9 @@ func (d *Driver) Mirror(ctx context.Context, n driver.Name) (driver.Mirror, erro
 	if err := check("volume", n.Native); err != nil {
 		return driver.Mirror{}, err
 	}
-	answer, err := d.call(ctx, request(wire.MirrorLook, n))
+	r := request(wire.MirrorLook, n)
+	r.Ours = d.ours()
+	answer, err := d.call(ctx, r)
 	if err != nil {
 		return driver.Mirror{}, err
 	}
@@ -137,6 +162,7 @@ func (d *Driver) Mirror(ctx context.Context, n driver.Name) (driver.Mirror, erro
 func mirrorOf(m *wire.Mirror) driver.Mirror {
 	out := driver.Mirror{
 		Shown: m.Image, GlobalID: m.GlobalID, Mode: driver.MirrorMode(m.Mode), Enabled: m.Enabled, Primary: m.Primary,
+		InUse: m.InUse,
 	}
 	for _, s := range m.Sites {
 		out.Sites = append(out.Sites, driver.MirrorSite{

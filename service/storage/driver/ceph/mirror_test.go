@@ -5,6 +5,7 @@ package ceph_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -56,6 +57,13 @@ func mirrored(t *testing.T) (here, there *site, a, b *ceph.Driver) {
 	return here, there, a, b
 }
 
+// send sends the changes of a volume.
+func send(t *testing.T, d *ceph.Driver, n driver.Name) (failed error) {
+	t.Helper()
+	err := d.SendChanges(t.Context(), []driver.Name{n}, func(_ driver.Name, err error) { failed = err })
+	return errors.Join(err, failed)
+}
+
 // newest returns the newest complete copy that a site has.
 func newest(t *testing.T, d *ceph.Driver, n driver.Name) (c driver.MirrorCopy, m driver.Mirror, err error) {
 	t.Helper()
@@ -104,7 +112,7 @@ func bySnapshots(t *testing.T, here, there *site, a, b *ceph.Driver) {
 
 	// What was written since is there once it was sent.
 	here.write(t, n, 4*mib, second)
-	if err := a.SendChanges(t.Context(), n); err != nil {
+	if err := send(t, a, n); err != nil {
 		t.Fatal(err)
 	}
 	sent, _, err := newest(t, a, n)
@@ -124,7 +132,7 @@ func bySnapshots(t *testing.T, here, there *site, a, b *ceph.Driver) {
 	for what, err := range map[string]error{
 		"a copy grows": func() error { _, err := b.ExpandVolume(t.Context(), n, 16*mib); return err }(),
 		"a copy is promoted while its original is primary": b.Promote(t.Context(), n, false),
-		"a copy sends":                   b.SendChanges(t.Context(), n),
+		"a copy sends":                   send(t, b, n),
 		"mirroring ends where a copy is": b.DisableMirror(t.Context(), n),
 	} {
 		if !fault.Is(err, fault.Conflict) {
@@ -149,7 +157,7 @@ func bySnapshots(t *testing.T, here, there *site, a, b *ceph.Driver) {
 		if _, err := a.CreateSnapshot(t.Context(), n, driver.Name{Native: sn}, quiet); err != nil {
 			t.Fatal(err)
 		}
-		if err := a.SendChanges(t.Context(), n); err != nil {
+		if err := send(t, a, n); err != nil {
 			t.Fatal(err)
 		}
 		sent, _, err := newest(t, a, n)
@@ -178,6 +186,9 @@ func bySnapshots(t *testing.T, here, there *site, a, b *ceph.Driver) {
 
 	// A client that has it open stays the one that writes.
 	open := here.holds(t, n)
+	if m, err := a.Mirror(t.Context(), n); err != nil || !strings.Contains(m.InUse, "client.") {
+		t.Errorf("it is not told who has it open: %+v, %v", m, err)
+	}
 	if err := a.Demote(t.Context(), n, false); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "client.") {
 		t.Errorf("it was demoted while a client had it open: %v", err)
 	}
@@ -186,7 +197,7 @@ func bySnapshots(t *testing.T, here, there *site, a, b *ceph.Driver) {
 	eventually(t, "it is promoted at the other site", func() (bool, error) { return true, b.Promote(t.Context(), n, false) })
 	third := bytes.Repeat([]byte("third "), 1000)
 	there.write(t, n, 4096, third)
-	if err := b.SendChanges(t.Context(), n); err != nil {
+	if err := send(t, b, n); err != nil {
 		t.Fatal(err)
 	}
 	sent, _, err = newest(t, b, n)

@@ -52,7 +52,7 @@ func (s *server) mirror(r *wire.Request, p *pool, progress func(float64)) (out w
 	}
 	t := targetOf(r)
 	if r.Op == wire.MirrorLook {
-		return p.mirrorOf(t)
+		return p.mirrorOf(s.cluster, t, r.Ours)
 	}
 	if _, err := p.ready(t); err != nil {
 		return out, err
@@ -67,7 +67,7 @@ func (s *server) mirror(r *wire.Request, p *pool, progress func(float64)) (out w
 	case wire.Promote:
 		return out, p.promote(t, r.Force)
 	case wire.Demote:
-		return out, p.demote(s.cluster, t, r.Force)
+		return out, p.demote(s.cluster, t, r)
 	case wire.Resync:
 		return out, p.resync(t)
 	}
@@ -260,33 +260,47 @@ func (p *pool) promote(t target, force bool) error {
 }
 
 // demote makes an image one that is only copied to. Without force, no client may have it open.
-func (p *pool) demote(c *cluster, t target, force bool) error {
+func (p *pool) demote(c *cluster, t target, r *wire.Request) error {
 	primary := false
 	err := p.with(t.name, false, func(image *rbd.Image) error {
 		info, err := image.GetMirrorImageInfo()
 		if err != nil {
 			return err
 		}
-		if primary = info.Primary; !primary || force {
+		if primary = info.Primary; !primary || r.Force {
 			return nil
 		}
-		watchers, err := image.ListWatchers()
-		if err != nil || len(watchers) == 0 {
-			return err
-		}
-		if copiers, ok := c.copiers(); ok {
-			return inUse(slices.DeleteFunc(watchers, func(w rbd.ImageWatcher) bool { return copiers[w.Id] }))
-		}
-		_, holders, err := image.ListLockers()
-		if err != nil || len(watchers) == 1 && len(holders) == 0 {
-			return err // a client that does not write is taken for the daemon
-		}
-		return inUse(watchers)
+		return c.clients(image, r.Ours)
 	})
 	if err != nil || !primary {
 		return err
 	}
 	return p.with(t.name, true, (*rbd.Image).MirrorDemote)
+}
+
+// clients is the fault of what must not be done while clients have an image open: others than the daemons that copy it,
+// and than the gateway's own helpers.
+func (c *cluster) clients(image *rbd.Image, ours []string) error {
+	watchers, err := image.ListWatchers()
+	if err != nil {
+		return err
+	}
+	own := func(address string) bool {
+		return slices.ContainsFunc(ours, func(a string) bool { return strings.Contains(a, address) })
+	}
+	watchers = slices.DeleteFunc(watchers, func(w rbd.ImageWatcher) bool { return own(w.Addr) })
+	if len(watchers) == 0 {
+		return nil
+	}
+	if copiers, ok := c.copiers(); ok {
+		return inUse(slices.DeleteFunc(watchers, func(w rbd.ImageWatcher) bool { return copiers[w.Id] }))
+	}
+	_, holders, err := image.ListLockers()
+	holders = slices.DeleteFunc(holders, func(l rbd.Locker) bool { return own(l.Addr) })
+	if err != nil || len(watchers) == 1 && len(holders) == 0 {
+		return err // a client that does not write is taken for the daemon
+	}
+	return inUse(watchers)
 }
 
 // copiers returns the numbers of the clients that copy images to other sites: they have the images open that they
@@ -321,7 +335,7 @@ func (c *cluster) copiers() (map[int64]bool, bool) {
 }
 
 // mirrorOf returns a volume that is mirrored, with the snapshots by which it is.
-func (p *pool) mirrorOf(t target) (out wire.Response, err error) {
+func (p *pool) mirrorOf(c *cluster, t target, ours []string) (out wire.Response, err error) {
 	if !t.valid() {
 		return out, noVolume(t.name)
 	}
@@ -344,6 +358,15 @@ func (p *pool) mirrorOf(t target) (out wire.Response, err error) {
 		}
 		status.Info = *info
 		m = describeMirror(t.name, &status, keyOf(modes, mode))
+		if m.Primary {
+			err := c.clients(image, ours)
+			if e, ok := errors.AsType[*wire.Error](err); ok {
+				m.InUse, err = e.Message, nil
+			}
+			if err != nil {
+				return err
+			}
+		}
 		m.Snapshots, err = p.copies(image, t.name)
 		return err
 	})

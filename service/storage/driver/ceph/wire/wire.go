@@ -152,12 +152,13 @@ type Request struct {
 	Group   string   `json:"group,omitempty"`
 	Members []Member `json:"members,omitempty"`
 	// Of requests about mirrors:
-	Scope  string `json:"scope,omitempty"`   // image, pool or disabled
-	Mode   string `json:"mode,omitempty"`    // snapshot or journal
-	Peer   string `json:"peer,omitempty"`    // the fsid of the cluster that Token is of
-	Token  Secret `json:"token,omitempty"`   // as "rbd mirror pool peer bootstrap create" makes it
-	OneWay bool   `json:"one_way,omitempty"` // images are only copied from the peer
-	Force  bool   `json:"force,omitempty"`
+	Scope  string   `json:"scope,omitempty"`   // image, pool or disabled
+	Mode   string   `json:"mode,omitempty"`    // snapshot or journal
+	Peer   string   `json:"peer,omitempty"`    // the fsid of the cluster that Token is of
+	Token  Secret   `json:"token,omitempty"`   // as "rbd mirror pool peer bootstrap create" makes it
+	OneWay bool     `json:"one_way,omitempty"` // images are only copied from the peer
+	Ours   []string `json:"ours,omitempty"`    // addresses of clients that are helpers of the same gateway
+	Force  bool     `json:"force,omitempty"`
 }
 
 // Member is a volume of a group.
@@ -203,6 +204,7 @@ type Mirror struct {
 	Mode      string       `json:"mode"`      // snapshot or journal
 	Enabled   bool         `json:"enabled"`   // it is neither begun nor ended
 	Primary   bool         `json:"primary"`
+	InUse     string       `json:"in_use,omitempty"` // by whom, of MirrorLook where it is primary; empty: by nobody
 	Sites     []Site       `json:"sites,omitempty"`
 	Snapshots []MirrorCopy `json:"snapshots,omitempty"` // oldest first; only of MirrorLook
 }
