@@ -101,6 +101,9 @@ export const nobodys: readonly OperationID[] = [
   'RefreshRBDUsage',
   'GetUpgradePreflight',
   'ImportBackups',
+  'CreatePeer',
+  'DeletePeer',
+  'SetPoolMirroring',
 ];
 
 /** The shared rules call an operator a user. */

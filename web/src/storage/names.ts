@@ -7,7 +7,7 @@ export type Names = ReadonlyMap<string, string>;
 
 const none: Names = new Map();
 
-/** What the newest volumes, snapshots, groups, buckets and backups are called, by id, with those that were seen before and are gone. */
+/** What the newest volumes, snapshots, groups, buckets, backups and mirrors are called, by id, with those that were seen before and are gone. */
 export function useNames(): Names {
   const queries = useQueryClient();
   const key = ['volumes', 'names'];
@@ -15,12 +15,13 @@ export function useNames(): Names {
     queryKey: key,
     queryFn: async ({ signal }) => {
       const query = { params: { query: { limit: pageLimit } }, signal };
-      const [volumes, snapshots, groups, buckets, backups] = await Promise.all([
+      const [volumes, snapshots, groups, buckets, backups, mirrors] = await Promise.all([
         body(api.GET('/volumes', query)),
         body(api.GET('/snapshots', query)),
         body(api.GET('/volume-groups', query)),
         body(api.GET('/buckets', query)),
         body(api.GET('/backups', query)),
+        body(api.GET('/dr/mirrors', query)),
       ]);
       return new Map([
         ...(queries.getQueryData<Names>(key) ?? none),
@@ -28,6 +29,7 @@ export function useNames(): Names {
         ...groups.map((g) => [g.id, `group ${g.name}`] as const),
         ...buckets.map((b) => [b.id, `bucket ${b.name}`] as const),
         ...backups.map((b) => [b.id, `backup of ${b.volume_name}`] as const),
+        ...mirrors.map((m) => [m.id, `mirror of ${m.image}`] as const),
       ]);
     },
     refetchInterval: 30_000,
@@ -82,6 +84,13 @@ const kinds: Record<string, string> = {
   'backup.delete': 'Delete the',
   'backup.verify': 'Verify the',
   'backup.restore': 'Restore to',
+  'mirror.enable': 'Begin the',
+  'mirror.disable': 'End the',
+  'mirror.promote': 'Promote the',
+  'mirror.demote': 'Demote the',
+  'mirror.resync': 'Copy again the',
+  'mirror.failover': 'Fail over to the',
+  'mirror.rehearse': 'Read the copy of the',
   'backup.import': 'Take in the backups of the',
   'osd.out': 'Take out',
   'osd.in': 'Take in',
