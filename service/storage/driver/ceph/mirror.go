@@ -96,8 +96,8 @@ func (d *Driver) DisableMirror(ctx context.Context, n driver.Name) error {
 // sendAtOnce is how many mirror snapshots are taken at once.
 const sendAtOnce = 4
 
-// SendChanges takes mirror snapshots. That waits for the daemons of the other site, which may hang: a process of its own
-// does it.
+// SendChanges takes mirror snapshots. That waits for the daemons of the other site, which may hang, so a process of its
+// own does it.
 func (d *Driver) SendChanges(ctx context.Context, names []driver.Name, sent func(driver.Name, error)) error {
 	return d.session(ctx, nil, func(ask func(wire.Request) (wire.Response, error)) error {
 		var work sync.WaitGroup
