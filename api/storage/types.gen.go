@@ -964,7 +964,7 @@ type Backup struct {
 	// Mode `manifest` keeps what the volume is, `data` also its content
 	Mode BackupMode `json:"mode"`
 
-	// ObjectKey The key of the manifest in the bucket
+	// ObjectKey The key of the manifest in the bucket, below mainstay/
 	ObjectKey string `json:"object_key"`
 
 	// Parent The id of the backup that it was compared with; empty: none
@@ -1017,7 +1017,7 @@ type BackupRef struct {
 	BackupId string `json:"backup_id"`
 	BucketId string `json:"bucket_id"`
 
-	// ObjectKey The key of the manifest in the bucket
+	// ObjectKey The key of the manifest in the bucket, below mainstay/
 	ObjectKey string `json:"object_key"`
 }
 

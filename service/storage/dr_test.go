@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -228,6 +229,7 @@ func TestAVolumeFailsOverAndBack(t *testing.T) {
 	s.ok("ListMirrors", "/dr/mirrors?tenant=acme", nil, 200)
 
 	s.eventually("west copies from east", func() bool { return s.ready(east.Id) })
+	s.siteLost(east.Id, west.Id, native, second)
 	s.done(s.ok("DisableMirror", "/volumes/"+volume+"/mirror", nil, 202), s.admin)
 	s.eventually("the copy has gone", func() bool { return len(s.mirrors()) == 0 })
 	s.call("GET", "/volumes/"+west.VolumeId, s.admin, nil).Refused(404, "NOT_FOUND", "")
@@ -270,6 +272,40 @@ func (s *sites) interrupted(primary, secondary string) {
 	}
 	s.eventually("it copies back", func() bool { return s.ready(primary) })
 	s.done(s.call("POST", "/dr/failover", s.admin, object{"mirror_id": primary, "confirm": true}), s.admin)
+}
+
+// siteLost has the primary site hang, and moves the work to the other one. When it is back, it gets what was written
+// meanwhile, and the work.
+func (s *sites) siteLost(primary, secondary, native string, content1 []byte) {
+	s.Helper()
+	for _, daemon := range []string{"ceph-mon", "ceph-osd"} {
+		s.east.Signal(s.T, daemon, syscall.SIGSTOP)
+	}
+	body := object{"mirror_id": secondary, "confirm": true}
+	s.call("POST", "/dr/failover", s.admin, body).Refused(409, "CONFLICT", "")
+	pre := contracttest.As[storageapi.DRPreflight](s.call("GET", "/dr/preflight?mirror_id="+secondary, s.admin, nil).Want(200))
+	if pre.Ready || len(pre.Steps) != 3 || !strings.Contains(pre.Steps[1].Command, "--force") {
+		s.Errorf("%+v", pre)
+	}
+	body["force"] = true
+	s.done(s.call("POST", "/dr/failover", s.admin, body), s.admin)
+	if got := content(s.T, s.west, native); !bytes.Equal(got, content1) {
+		s.Error("the copy of a site that is lost holds something else")
+	}
+	for _, daemon := range []string{"ceph-mon", "ceph-osd"} {
+		s.east.Signal(s.T, daemon, syscall.SIGCONT)
+	}
+	s.eventually("the site is back", func() bool {
+		return s.call("POST", "/dr/mirrors/"+primary+"/demote", s.admin, nil).Status == 202
+	})
+	s.eventually("it is demoted", func() bool {
+		a := s.call("GET", "/dr/mirrors/"+primary+"/status", s.admin, nil)
+		return a.Status == 200 && contracttest.As[storageapi.MirrorStatus](a).Role == "secondary"
+	})
+	s.done(s.call("POST", "/dr/mirrors/"+primary+"/resync", s.admin, nil), s.admin)
+	s.eventually("it is a copy", func() bool { return s.ready(primary) })
+	s.done(s.call("POST", "/dr/failover", s.admin, object{"mirror_id": primary, "confirm": true}), s.admin)
+	s.eventually("it is followed", func() bool { return s.ready(primary) })
 }
 
 // sent reports whether the other site has the newest of a mirror that is primary.

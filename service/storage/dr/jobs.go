@@ -18,6 +18,9 @@ const (
 	arriveWithin = 10 * time.Minute
 	// settleWithin is how long the daemon that copies may still have a volume that was promoted.
 	settleWithin = time.Minute
+	// demoteWithin is how long the gateway's own processes may have a volume open that is demoted. Of other clients, the
+	// request was told.
+	demoteWithin = 15 * time.Second
 	// askAgain is how often a site is asked whether something has arrived.
 	askAgain = time.Second
 )
@@ -199,11 +202,16 @@ func (s *site) verify(ctx context.Context, primary bool) error {
 }
 
 func (m *Manager) demote(ctx context.Context, s *site, _ record.MirrorArgs, progress func(float64)) error {
-	if err := s.driver.Demote(ctx, s.name, false); err != nil {
+	if err := s.demote(ctx); err != nil {
 		return err
 	}
 	progress(record.Verifying)
 	return s.verify(ctx, false)
+}
+
+// demote demotes the volume at a site.
+func (s *site) demote(ctx context.Context) error {
+	return until(ctx, demoteWithin, func() error { return s.driver.Demote(ctx, s.name, false) })
 }
 
 // resync asks for the copy. The daemon at this site makes it.
@@ -247,7 +255,7 @@ func (m *Manager) failover(ctx context.Context, s *site, a record.MirrorArgs, pr
 	}
 	demoted := false
 	if other != nil {
-		err = other.driver.Demote(ctx, other.name, false)
+		err = other.demote(ctx)
 		if demoted = err == nil; err != nil && !a.Force {
 			f := fault.From(err)
 			return m.takeBack(ctx, other, fault.Wrap(f.Kind, err, "the other site was not demoted: %s", f.Message))

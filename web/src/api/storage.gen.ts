@@ -2127,7 +2127,7 @@ export interface components {
             /** @description The entry of the gateway's settings with the key, if it is encrypted */
             key_ref?: string;
             mode: components["schemas"]["BackupMode"];
-            /** @description The key of the manifest in the bucket */
+            /** @description The key of the manifest in the bucket, below mainstay/ */
             object_key: string;
             /** @description The id of the backup that it was compared with; empty: none */
             parent: string;
@@ -2170,7 +2170,7 @@ export interface components {
         BackupRef: {
             backup_id: string;
             bucket_id: string;
-            /** @description The key of the manifest in the bucket */
+            /** @description The key of the manifest in the bucket, below mainstay/ */
             object_key: string;
         };
         BackupRestoreSpec: {

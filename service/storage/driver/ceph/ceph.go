@@ -58,7 +58,7 @@ type Driver struct {
 	attempt *attempt // to start it; nil: none is under way
 	fsid    string
 	dead    []string // addresses to shut out
-	workers []string // addresses of processes that do what takes long
+	workers []string // addresses of the newest processes that do what takes long, also of those that have ended
 	closed  bool
 }
 
@@ -399,7 +399,7 @@ func (d *Driver) session(
 		return d.judgeStart(ctx, err)
 	}
 	d.breaker.answered() // it has connected
-	defer d.employ(h.welcome.Address)()
+	d.employ(h.welcome.Address)
 	d.shutOut(ctx, h)
 	var broken atomic.Bool
 	err = do(func(r wire.Request) (wire.Response, error) {
@@ -425,18 +425,18 @@ func (d *Driver) session(
 	return err
 }
 
-// employ remembers the address of a process until done is called.
-func (d *Driver) employ(address string) (done func()) {
+// maxWorkers is how many addresses of processes are remembered. What one that was killed had open looks open for half a
+// minute.
+const maxWorkers = 256
+
+// employ remembers the address of a process.
+func (d *Driver) employ(address string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.workers = append(d.workers, address)
-	return func() {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if i := slices.Index(d.workers, address); i >= 0 {
-			d.workers = slices.Delete(d.workers, i, i+1)
-		}
+	if len(d.workers) >= maxWorkers {
+		d.workers = slices.Delete(d.workers, 0, 1)
 	}
+	d.workers = append(d.workers, address)
 }
 
 // ours returns the addresses of the driver's own processes.

@@ -11,6 +11,7 @@ import (
 	"io"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -296,8 +297,11 @@ func (c *cluster) clients(image *rbd.Image, ours []string) error {
 		return inUse(slices.DeleteFunc(watchers, func(w rbd.ImageWatcher) bool { return copiers[w.Id] }))
 	}
 	_, holders, err := image.ListLockers()
-	holders = slices.DeleteFunc(holders, func(l rbd.Locker) bool { return own(l.Addr) })
-	if err != nil || len(watchers) == 1 && len(holders) == 0 {
+	// A lock that outlives its client means nothing.
+	writes := slices.ContainsFunc(holders, func(l rbd.Locker) bool {
+		return l.Client == "client."+strconv.FormatInt(watchers[0].Id, 10)
+	})
+	if err != nil || len(watchers) == 1 && !writes {
 		return err // a client that does not write is taken for the daemon
 	}
 	return inUse(watchers)
