@@ -113,22 +113,22 @@ func (s commands) drPeers() *cobra.Command {
 	})
 	list.Flags().StringVar(&cluster, "cluster", "", clusterUsage)
 	cmd := verb.Group("peer", "The clusters that volumes can be mirrored to",
-		"  mainstay storage dr peer add west --token west --cluster east\n  mainstay storage dr peer list", "peers")
+		"  mainstay storage dr peer add west --secret west --cluster east\n  mainstay storage dr peer list", "peers")
 	cmd.AddCommand(list, s.drPeerAdd(), s.drPeerRemove())
 	return cmd
 }
 
 func (s commands) drPeerAdd() *cobra.Command {
-	var cluster, token, remote string
+	var cluster, secret, remote string
 	var oneWay bool
 	cmd := s.Command(verb.Verb{
-		Use: "add NAME", Short: "Register a cluster that volumes can be mirrored to", Required: []string{"token"},
+		Use: "add NAME", Short: "Register a cluster that volumes can be mirrored to", Required: []string{"secret"},
 		Long: `Register a cluster that volumes can be mirrored to. On a host of that cluster, make a token:
 "rbd mirror pool peer bootstrap create POOL". Put it into a file on the gateway's host, and name the file in the
 gateway's setting mirror-peers.`,
-		Example: "  mainstay storage dr peer add west --token west --cluster east",
+		Example: "  mainstay storage dr peer add west --secret west --cluster east",
 	}, func(ctx context.Context, c *call) error {
-		spec := storageapi.PeerSpec{Name: c.Args[0], SecretRef: token, RemoteCluster: verb.Given(c, "remote", remote)}
+		spec := storageapi.PeerSpec{Name: c.Args[0], SecretRef: secret, RemoteCluster: verb.Given(c, "remote", remote)}
 		if oneWay {
 			spec.Direction = new(storageapi.PeerDirectionRxOnly)
 		}
@@ -140,7 +140,7 @@ gateway's setting mirror-peers.`,
 		return c.Done(a, "Registered the peer %s.", c.Args[0])
 	})
 	f := cmd.Flags()
-	f.StringVar(&token, "token", "", "entry of the gateway's setting mirror-peers")
+	f.StringVar(&secret, "secret", "", "entry of the gateway's setting mirror-peers")
 	f.StringVar(&cluster, "cluster", "", "cluster at this site; not needed if there is only one")
 	f.StringVar(&remote, "remote", "", "the other cluster, if the gateway knows it, to check the token")
 	f.BoolVar(&oneWay, "one-way", false, "only copy volumes from there")

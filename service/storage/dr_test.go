@@ -250,7 +250,9 @@ func (s *sites) interrupted(primary, secondary string) {
 		return contracttest.As[storageapi.MirrorAccepted](a).JobId
 	}
 	id := begin()
-	s.call("POST", "/dr/failover", s.admin, object{"mirror_id": secondary, "confirm": true}).Refused(409, "CONFLICT", "")
+	for _, mirror := range []string{primary, secondary} {
+		s.call("POST", "/dr/mirrors/"+mirror+"/rehearse", s.admin, nil).Refused(409, "CONFLICT", "")
+	}
 	s.call("POST", "/jobs/"+id+"/cancel", s.admin, nil).Want(200)
 	if j := s.job(id, s.admin); j.State != "failed" {
 		s.Errorf("%+v", j)

@@ -372,3 +372,58 @@ test('volumes are grouped, their snapshot is taken at one moment, and all are ro
   await page.goto(`${g.url}/groups`);
   await whole(page, 'groups', '1 volume: data');
 });
+
+test('a volume is mirrored, its copy is judged by both sites, and its work is moved there', async ({ page }) => {
+  // Mirrors need two clusters: the answers of these stand in for them.
+  const at = '2026-01-02T03:04:05Z';
+  const peer = { id: 'p1', name: 'west', cluster_id: ids.cluster, remote_cluster_id: '', remote_fsid: '11111111-2222-3333-4444-555555555555', direction: 'rx-tx', secret_ref: 'west', state: 'reachable', last_error: '', created_at: at };
+  const mirror = {
+    id: 'm1', volume_id: ids.volume, tenant_id: 'acme', cluster_id: ids.cluster, pool: 'vms', image: 'disk', peer_id: 'p1', mode: 'snapshot', state: 'enabled', role: 'secondary',
+    rpo_seconds: 900, lag_seconds: 7200, last_synced_at: at, last_error: '', created_at: at, last_rehearsal: { ok: true, detail: '4096 bytes of the copy were read', at, job_id: ids.job },
+  };
+  const status = {
+    mirror_id: 'm1', role: 'secondary', health: 'warning', sites: [{ name: 'west', up: true, state: 'replaying', description: 'replaying, idle', updated_at: at }], lag_seconds: 7200, last_synced_at: at,
+    promote_ready: false, promote_blocker: 'the volume is primary at the other site; demote it there first', journal_peers_replayed: null,
+  };
+  const preflight = {
+    ready: false, checks: [], blockers: ['mirror m1: the copy is 2h0m0s old, and may be 15m0s'],
+    steps: [{ mirror_id: 'm1', title: 'Stop the clients of the volume at the other site', detail: 'A demotion is refused while clients have it open.', command: '' }, { mirror_id: 'm1', title: 'Fail over', detail: 'The gateway demotes the volume there.', command: 'mainstay storage dr failover --yes m1' }],
+  };
+  const accepted = { status: 202, json: { job_id: ids.job, state: 'queued', resource: { mirror_id: 'm1', volume_id: ids.volume, cluster_id: ids.cluster }, links: { job: '', watch: '' } } };
+  const asked: string[] = [];
+  await page.route(/\/api\/store\/v1\/dr\//, (route) => {
+    const path = new URL(route.request().url()).pathname.replace('/api/store/v1/dr', '');
+    if (route.request().method() === 'GET') {
+      const answers: Record<string, unknown> = { '/mirrors': [mirror], '/peers': [peer], '/preflight': preflight, '/mirrors/m1/status': status };
+      return route.fulfill({ json: answers[path] });
+    }
+    asked.push(`${route.request().method()} ${path} ${route.request().postData() ?? ''}`.trim());
+    if (path === '/failover' && asked.length === 1) return route.fulfill({ status: 409, json: { error: { code: 'CONFLICT', message: 'at the other site, the volume is in use by client.4' } } });
+    return route.fulfill(path.endsWith('/rpo') ? { json: mirror } : accepted);
+  });
+  await open(page, g, '/mirrors');
+  await expect(page.getByText('Something stands in the way of a failover:')).toBeVisible();
+  await expect(page.getByText('the copy is 2h0m0s old')).toBeVisible();
+  await whole(page, 'mirrors', 'vms/disk');
+  await page.goto(`${g.url}/mirrors/m1`);
+  await expect(page.getByText('It cannot be promoted here now: the volume is primary at the other site')).toBeVisible();
+  await whole(page, 'mirror', 'mainstay storage dr failover --yes m1');
+  await choose(page, 'Actions for disk', 'Fail over to here…');
+  const over = await dialog(page, 'storage-failover', 'Fail over to local?');
+  await over.getByRole('button', { name: 'Fail over' }).click();
+  await expect(over.getByText('the volume is in use by client.4')).toBeVisible();
+  await over.getByRole('button', { name: 'Fail over' }).click();
+  await expect(page.getByText('The failover of disk has begun.')).toBeVisible();
+  await choose(page, 'Actions for disk', 'Limit its age…');
+  const age = await dialog(page, 'storage-rpo', 'How old the copy of disk may be');
+  await age.getByLabel('Age', { exact: true }).fill('5 minutes');
+  await age.getByRole('button', { name: 'Limit its age' }).click();
+  await expect(page.getByText('The copy of disk may be 5 minutes old.')).toBeVisible();
+  await choose(page, 'Actions for disk', 'Fail over by force…');
+  const force = await dialog(page, 'storage-failover-force', 'Fail over to local by force?');
+  await force.getByLabel('Type disk to continue').fill('disk');
+  await force.getByRole('button', { name: 'Fail over by force' }).click();
+  await expect(page.getByText('The failover of disk has begun.')).toBeVisible();
+  const failover = (forced: boolean) => `POST /failover ${JSON.stringify({ mirror_id: 'm1', confirm: true, force: forced, peer_replayed: false })}`;
+  expect(asked).toEqual([failover(false), failover(false), 'POST /mirrors/m1/rpo {"rpo_seconds":300}', failover(true)]);
+});

@@ -67,7 +67,7 @@ func (m *Manager) run(
 		return err
 	}
 	if err != nil && ctx.Err() != nil {
-		err = fault.New(fault.Conflict, "the job was cancelled")
+		err = fault.New(fault.Conflict, "the job was cancelled: %s", fault.From(err).Message)
 	}
 	if kind == record.JobDisableMirror && err == nil {
 		return m.cfg.Store.DropMirror(ctx, a.ID)
@@ -385,10 +385,13 @@ func (m *Manager) compare(ctx context.Context, primary, secondary *site, progres
 	}
 	id := primary.mirror.ID // one job about a mirror runs at a time
 	sn := driver.Name{Pool: primary.name.Pool, Native: driver.SnapshotName(id)}
+	if err := snapshots.DeleteSnapshot(ctx, sn); err != nil { // what an attempt has left
+		return "", err
+	}
 	if _, err := snapshots.CreateSnapshot(ctx, primary.name, sn, func(float64) {}); err != nil {
 		return "", err
 	}
-	defer func() { // a repeated attempt makes it again
+	defer func() {
 		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWithin)
 		defer cancel()
 		err = errors.Join(err, snapshots.DeleteSnapshot(after, sn))

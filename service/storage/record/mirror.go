@@ -228,12 +228,13 @@ func writable(ctx context.Context, q db.Querier, v *Volume) error {
 	return err
 }
 
-// idle refuses a job about a mirror while another one is under way.
+// idle refuses a job about a mirror while another one is under way, at either site.
 func idle(ctx context.Context, tx *db.Tx, m *Mirror) error {
 	var n int64
-	err := tx.Get(ctx, &n, "SELECT COUNT(*) FROM mirrors WHERE id = ? AND "+fmt.Sprintf(lost, "mirrors"), m.ID)
-	if err == nil && n == 0 {
-		err = fault.New(fault.Conflict, "another job about the mirror is under way")
+	err := tx.Get(ctx, &n, "SELECT COUNT(*) FROM mirrors WHERE (id = ? OR global_id = ? AND global_id <> '') AND NOT ("+
+		fmt.Sprintf(lost, "mirrors")+")", m.ID, m.GlobalID)
+	if err == nil && n > 0 {
+		err = fault.New(fault.Conflict, "another job about the volume's mirroring is under way")
 	}
 	return err
 }
@@ -308,7 +309,15 @@ func (s *Store) ChangeMirror(
 	ctx context.Context, kind string, a MirrorArgs, begin Begin,
 ) (m Mirror, j Job, err error) {
 	err = s.db.Update(ctx, func(tx *db.Tx) error {
-		if m, err = mirrorIn(ctx, tx, a.ID, tx.ForUpdate()); err != nil {
+		if m, err = mirrorIn(ctx, tx, a.ID, ""); err != nil {
+			return err
+		}
+		var both []string // locked in the same order by everybody
+		if err := tx.Select(ctx, &both, "SELECT id FROM mirrors WHERE id = ? OR global_id = ? AND global_id <> '' ORDER BY id"+
+			tx.ForUpdate(), m.ID, m.GlobalID); err != nil {
+			return err
+		}
+		if m, err = mirrorIn(ctx, tx, a.ID, ""); err != nil {
 			return err
 		}
 		if m.State == MirrorDisabling && kind == JobDisableMirror {

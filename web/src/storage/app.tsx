@@ -31,6 +31,8 @@ import { JobDetail, Jobs } from './jobs';
 import { imageAt, useOpenAlerts } from './links';
 import { LiveProvider, useLive } from './live';
 import { PausedBanner } from './maintenance';
+import { MirrorDetail } from './mirrors/detail';
+import { Mirrors } from './mirrors/list';
 import { Overview } from './overview';
 import { Policies } from './policies';
 import { Schedules } from './schedules/list';
@@ -79,6 +81,7 @@ const places: readonly { label: string; items: readonly Place[] }[] = [
       { label: 'Volumes', href: '/volumes', icon: 'deployment', key: 'v', operation: 'ListVolumes', page: <Volumes /> },
       { label: 'Images', href: '/images', icon: 'device', key: 'i', operation: 'ListRBDImages', page: <Images /> },
       { label: 'Groups', href: '/groups', icon: 'peers', key: 'r', operation: 'ListVolumeGroups', page: <Groups /> },
+      { label: 'Mirrors', href: '/mirrors', icon: 'route', key: 'd', operation: 'ListMirrors', page: <Mirrors /> },
       { label: 'Backups', href: '/backups', icon: 'clock', key: 'k', operation: 'ListBackups', page: <Backups /> },
       { label: 'Buckets', href: '/buckets', icon: 'site', key: 'u', operation: 'ListBuckets', page: <Buckets /> },
       { label: 'Schedules', href: '/schedules', icon: 'refresh', key: 's', operation: 'ListSchedules', page: <Schedules /> },
@@ -153,6 +156,7 @@ function Pages() {
       <Route path="/volumes/:id">{({ id }) => <VolumeDetail key={id} id={decodeURIComponent(id)} />}</Route>
       <Route path="/images/:cluster/:pool/:image">{() => <ImageDetail key={location.pathname} {...imageAt(location.pathname)} />}</Route>
       <Route path="/groups/:id">{({ id }) => <GroupDetail key={id} id={decodeURIComponent(id)} />}</Route>
+      <Route path="/mirrors/:id">{({ id }) => <MirrorDetail key={id} id={decodeURIComponent(id)} />}</Route>
       <Route path="/backups/:id">{({ id }) => <BackupDetail key={id} id={decodeURIComponent(id)} />}</Route>
       <Route path="/buckets/:id">{({ id }) => <BucketDetail key={id} id={decodeURIComponent(id)} />}</Route>
       {may('RestoreBackup') && (

@@ -2,7 +2,7 @@
 import { useQuery } from '@tanstack/react-query';
 import { Link } from 'wouter';
 import { body } from '../ui/client';
-import { api, pageLimit, type Alert, type Backend, type Backup, type Bucket, type Cluster, type Job, type RBDImage, type Volume, type VolumeGroup } from './api';
+import { api, pageLimit, type Alert, type Backend, type Backup, type Bucket, type Cluster, type Job, type Mirror, type RBDImage, type Volume, type VolumeGroup } from './api';
 import { osdOf, type Names } from './names';
 
 const segment = encodeURIComponent;
@@ -13,6 +13,7 @@ export const backupPath = (b: Pick<Backup, 'id'>) => `/backups/${segment(b.id)}`
 export const bucketPath = (b: Pick<Bucket, 'id'>) => `/buckets/${segment(b.id)}`;
 export const restorePath = (b: Pick<Backup, 'id'>) => `/restore?backup=${segment(b.id)}`;
 export const imagePath = (i: Pick<RBDImage, 'cluster_id' | 'pool' | 'name'>) => `/images/${segment(i.cluster_id)}/${segment(i.pool)}/${segment(i.name)}`;
+export const mirrorPath = (m: Pick<Mirror, 'id'>) => `/mirrors/${segment(m.id)}`;
 export const groupPath = (g: Pick<VolumeGroup, 'id'>) => `/groups/${segment(g.id)}`;
 /** The image of a page. The path is that of the browser: the router decodes a part of it, and names may hold a percent sign. */
 export function imageAt(pathname: string): { cluster: string; pool: string; name: string } {
@@ -75,6 +76,10 @@ export function subjectPath(alert: Pick<Alert, 'resource_type' | 'resource_id'>,
       return '/audit';
     case 'volume':
       return volumePath({ id });
+    case 'mirror':
+      return mirrorPath({ id });
+    case 'peer':
+      return '/mirrors';
   }
   return '/alerts';
 }
@@ -89,6 +94,8 @@ export function resourcePath(type: string, id: string): string | undefined {
       return backupPath({ id });
     case 'bucket':
       return bucketPath({ id });
+    case 'mirror':
+      return mirrorPath({ id });
     // Events name a group as the audit log does.
     case 'group':
     case 'volume_group':

@@ -1,6 +1,6 @@
 /** The states of backends, volumes, snapshots, jobs and alerts with their texts and colours, and what each state allows. */
 import { Status, words, type Tone } from '../ui/status';
-import type { Alert, Backend, BackendStatus, Backup, BackupState, Bucket, BucketState, Condition, Job, JobState, Severity, Snapshot, SnapshotState, Volume, VolumeState } from './api';
+import type { Alert, Backend, BackendStatus, Backup, BackupState, Bucket, BucketState, Condition, Job, JobState, Mirror, Severity, Snapshot, SnapshotState, Volume, VolumeState } from './api';
 
 const conditions: Record<Condition, Tone> = { ok: 'ok', warning: 'warn', error: 'bad', unknown: 'idle' };
 
@@ -88,6 +88,10 @@ const bucketTones: Record<BucketState, Tone> = { pending: 'info', bound: 'ok', d
 export const bucketStates = Object.keys(bucketTones) as BucketState[];
 
 export const BucketStatus = ({ bucket }: { bucket: Pick<Bucket, 'state'> }) => <Status tone={bucketTones[bucket.state]}>{bucket.state}</Status>;
+
+const mirrorTones: Record<Mirror['state'], Tone> = { enabling: 'info', enabled: 'ok', disabling: 'info', error: 'bad' };
+
+export const MirrorStatus = ({ mirror }: { mirror: Pick<Mirror, 'state'> }) => <Status tone={mirrorTones[mirror.state]}>{mirror.state}</Status>;
 
 /** Whether the backup has data that can be checked and made a volume of. */
 export const restorable = (b: Pick<Backup, 'state' | 'mode'>) => b.state === 'completed' && b.mode === 'data';
