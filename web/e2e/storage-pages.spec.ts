@@ -423,7 +423,7 @@ test('a volume is mirrored, its copy is judged by both sites, and its work is mo
   const force = await dialog(page, 'storage-failover-force', 'Fail over to local by force?');
   await force.getByLabel('Type disk to continue').fill('disk');
   await force.getByRole('button', { name: 'Fail over by force' }).click();
-  await expect(page.getByText('The failover of disk has begun.')).toBeVisible();
+  await expect(page.getByText('The failover of disk by force has begun.')).toBeVisible();
   const failover = (forced: boolean) => `POST /failover ${JSON.stringify({ mirror_id: 'm1', confirm: true, force: forced, peer_replayed: false })}`;
   expect(asked).toEqual([failover(false), failover(false), 'POST /mirrors/m1/rpo {"rpo_seconds":300}', failover(true)]);
 });

@@ -38,7 +38,7 @@ export function useMirrorActions(site: (cluster: string) => string): { actions: 
       action: force ? 'Fail over by force' : 'Fail over',
       danger: true,
       run: begin(() => api.POST('/dr/failover', { body: { mirror_id: m.id, confirm: true, force, peer_replayed: false } })),
-      done: `The failover of ${m.image} has begun.`,
+      done: `The failover of ${m.image}${force ? ' by force' : ''} has begun.`,
     });
   const promote = (m: Mirror) =>
     confirm({

@@ -100,7 +100,9 @@ function State({ mirror: m }: { mirror: Mirror }) {
         ) : (
           <>
             <div className="card-body stack-tight">
-              <Health condition={s.health} />
+              <div>
+                <Health condition={s.health} />
+              </div>
               {s.role === 'secondary' && (s.promote_ready ? <Notice tone="ok">It can be promoted here.</Notice> : <Notice tone="info">It cannot be promoted here now: {s.promote_blocker}.</Notice>)}
               {s.role === 'unknown' && <Notice tone="bad">{s.promote_blocker}.</Notice>}
             </div>
