@@ -1330,7 +1330,7 @@ func (c *Client) ExpandVolumeWithBody(ctx context.Context, id VolumeID, params *
 	return c.Send(ctx, out.Body(contentType, body), editors)
 }
 
-// DisableMirror Stop to copy a volume; its copy at the other site goes
+// DisableMirror Stop copying a volume; its copy at the other site is removed
 func (c *Client) DisableMirror(ctx context.Context, id VolumeID, params *DisableMirrorParams, editors ...rest.Editor) (*http.Response, error) {
 	out := rest.To("DELETE", "/volumes/{id}/mirror").Path("id", id)
 	if params != nil {

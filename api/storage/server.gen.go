@@ -2946,7 +2946,7 @@ type Server interface {
 	// ExpandVolume Make a volume larger
 	// (POST /volumes/{id}/expand)
 	ExpandVolume(context.Context, ExpandVolumeRequestObject) (ExpandVolumeResponseObject, error)
-	// DisableMirror Stop to copy a volume; its copy at the other site goes
+	// DisableMirror Stop copying a volume; its copy at the other site is removed
 	// (DELETE /volumes/{id}/mirror)
 	DisableMirror(context.Context, DisableMirrorRequestObject) (DisableMirrorResponseObject, error)
 	// EnableMirror Copy a volume to another cluster from now on

@@ -24,7 +24,7 @@ func (s commands) devCeph() *cobra.Command {
 	cmd.Long = `Run a Ceph cluster with an object gateway on this machine, out of Debian's packages and without containers, to try the
 storage gateway with. All of it is in one folder and listens on 127.0.0.1.
 
-It is no place for data that anybody needs: everything is on one disk. 'up' and 'down' need root.`
+Do not keep data there that anybody needs: everything is on one disk. 'up' and 'down' need root.`
 	cmd.AddCommand(s.devCephUp(), s.devCephDown(), s.devCephStatus())
 	return cmd
 }
@@ -182,9 +182,9 @@ func (k *cluster) print(c *call) error {
 func (k *cluster) table(c *call) error {
 	switch k.State {
 	case cephNone:
-		return c.Say("Nothing runs: there is no cluster in %s. 'mainstay storage dev-ceph up' makes one.", k.Dir)
+		return c.Say("Nothing is running: there is no cluster in %s. 'mainstay storage dev-ceph up' makes one.", k.Dir)
 	case cephStopped:
-		return c.Say("Nothing runs: the cluster in %s is stopped. 'mainstay storage dev-ceph up' starts it.", k.Dir)
+		return c.Say("Nothing is running: the cluster in %s is stopped. 'mainstay storage dev-ceph up' starts it.", k.Dir)
 	case cephUnfinished:
 		if err := c.Say("The cluster in %s is not complete. 'mainstay storage dev-ceph up' completes it.", k.Dir); err != nil {
 			return err

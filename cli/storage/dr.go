@@ -222,9 +222,9 @@ sent; that makes writes slower.`,
 func (s commands) drDisable() *cobra.Command {
 	var key func() *string
 	cmd := s.Confirmed(verb.Verb{
-		Use: "disable VOLUME", Short: "Stop to mirror a volume; its copy at the other site goes",
+		Use: "disable VOLUME", Short: "Stop mirroring a volume; its copy at the other site is removed",
 		Example: "  mainstay storage dr disable data --yes",
-	}, "Stop to mirror %s, and remove its copy?", func(ctx context.Context, c *call) error {
+	}, "Stop mirroring %s, and remove its copy?", func(ctx context.Context, c *call) error {
 		r, err := c.API.DisableMirror(ctx, c.Args[0], &storageapi.DisableMirrorParams{IdempotencyKey: key()})
 		return await(ctx, c, "Ending the mirroring of "+c.Typed[0], r, err, func(b begun) error {
 			return removed(ctx, c, b.JobID, "%s is not mirrored any more.")

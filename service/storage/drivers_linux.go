@@ -2,9 +2,8 @@ package storage
 
 import (
 	"context"
-	"io"
-	"os"
 
+	"github.com/mainstay-infra/mainstay/kit/document"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/storage/dr"
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
@@ -51,10 +50,11 @@ func (s *Service) openTokens() (map[string]dr.Token, error) {
 	}
 	tokens := map[string]dr.Token{}
 	for name, path := range files {
-		text, err := readSmall(path)
+		raw, err := document.Read(path, maxToken)
 		if err != nil {
-			return nil, fault.InvalidField("mirror-peers", "%s: %v", name, err)
+			return nil, fault.InvalidField("mirror-peers", "%s: %s", name, fault.From(err).Message)
 		}
+		text := string(raw)
 		token, err := ceph.ParseToken(text)
 		if err != nil {
 			return nil, fault.InvalidField("mirror-peers", "%s: %v", path, err)
@@ -65,16 +65,4 @@ func (s *Service) openTokens() (map[string]dr.Token, error) {
 		}}
 	}
 	return tokens, nil
-}
-
-func readSmall(path string) (string, error) {
-	f, err := os.Open(path) //nolint:gosec // as configured
-	if err != nil {
-		return "", err
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxToken))
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	return string(text), err
 }

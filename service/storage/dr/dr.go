@@ -70,7 +70,8 @@ func New(c Config) *Manager {
 	return m
 }
 
-// AddPeer registers the cluster that a token is of. remote is the id of that cluster, if the caller has named it.
+// AddPeer registers the cluster that the token of p.SecretRef is of. If the caller has named that cluster, p.RemoteID
+// is its id. p.ClusterID may be empty if there is only one Ceph cluster.
 func (m *Manager) AddPeer(ctx context.Context, p record.Peer) (record.Peer, error) {
 	t, ok := m.cfg.Tokens[p.SecretRef]
 	if !ok {
@@ -314,6 +315,9 @@ func (m *Manager) end(ctx context.Context, id string, failed error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWithin)
 	defer cancel()
 	mirror, err := m.cfg.Store.Mirror(ctx, id)
+	if fault.Is(err, fault.NotFound) {
+		return nil // its mirroring has ended
+	}
 	if err != nil {
 		return err
 	}

@@ -1883,7 +1883,7 @@ export interface paths {
          */
         post: operations["EnableMirror"];
         /**
-         * Stop to copy a volume; its copy at the other site goes
+         * Stop copying a volume; its copy at the other site is removed
          * @description It is ended where the volume is primary. Until the other site copies from there, as after a failover, the answer is 409.
          */
         delete: operations["DisableMirror"];

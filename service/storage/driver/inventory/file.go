@@ -138,7 +138,7 @@ func (r *reader) object(n *yaml.Node, path string, read func(fields)) {
 		key := n.Content[i]
 		switch {
 		case key.Kind != yaml.ScalarNode || !printable(key.Value, maxName):
-			r.wrong(key, path, "has a key that is no text")
+			r.wrong(key, path, "has a key that is not text")
 		case f.all[key.Value] != nil:
 			r.wrong(key, f.path+key.Value, "is there twice")
 		default:

@@ -105,7 +105,8 @@ func (p *pool) resync(t target) error {
 	}
 	if len(clones) > 0 {
 		return &wire.Error{
-			Reason: wire.Conflict, Message: "there are clones of the image: " + strings.Join(clones, ", ") + "; flatten or delete them",
+			Reason:  wire.Conflict,
+			Message: "there are clones of the image: " + strings.Join(clones, ", ") + "; flatten or delete them",
 		}
 	}
 	return p.with(t.name, true, (*rbd.Image).MirrorResync)
@@ -286,10 +287,9 @@ func (c *cluster) clients(image *rbd.Image, ours []string) error {
 	if err != nil {
 		return err
 	}
-	own := func(address string) bool {
-		return slices.ContainsFunc(ours, func(a string) bool { return strings.Contains(a, address) })
-	}
-	watchers = slices.DeleteFunc(watchers, func(w rbd.ImageWatcher) bool { return own(w.Addr) })
+	watchers = slices.DeleteFunc(watchers, func(w rbd.ImageWatcher) bool {
+		return slices.ContainsFunc(ours, func(own string) bool { return bare(own) == bare(w.Addr) })
+	})
 	if len(watchers) == 0 {
 		return nil
 	}
@@ -307,12 +307,22 @@ func (c *cluster) clients(image *rbd.Image, ours []string) error {
 	return inUse(watchers)
 }
 
+// bare returns the address of a client without its protocol: v2:127.0.0.1:0/1 and 127.0.0.1:0/1 are the same client.
+func bare(address string) string {
+	for _, protocol := range []string{"v1:", "v2:", "any:"} {
+		address = strings.TrimPrefix(address, protocol)
+	}
+	return address
+}
+
 // copiers returns the numbers of the clients that copy images to other sites: they have the images open that they
 // copy. It reports false if the monitors do not tell, which takes all capabilities.
 func (c *cluster) copiers() (map[int64]bool, bool) {
 	text, err := c.command("mon dump")
 	var dump struct {
-		Mons []struct {
+		Quorum []int `json:"quorum"`
+		Mons   []struct {
+			Rank int    `json:"rank"`
 			Name string `json:"name"`
 		} `json:"mons"`
 	}
@@ -321,6 +331,9 @@ func (c *cluster) copiers() (map[int64]bool, bool) {
 	}
 	all := map[int64]bool{}
 	for _, mon := range dump.Mons {
+		if !slices.Contains(dump.Quorum, mon.Rank) {
+			continue // it would not answer, and has no sessions
+		}
 		out, _, err := c.conn.MonCommandTarget(mon.Name, [][]byte{[]byte(`{"prefix":"sessions"}`)})
 		var sessions []struct {
 			Entity string `json:"entity_name"`
