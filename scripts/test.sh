@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs the tests of all modules with every engine required, and ends with the number of tests passed, failed and skipped.
+# Runs the tests of all modules with every engine required, and ends with the tests that failed and the number of those
+# that passed, failed and were skipped.
 set -u
 cd "$(dirname "$0")/.."
 export MAINSTAY_REQUIRE=all
@@ -31,14 +32,5 @@ cd "$root/web" && npm run --silent test -- --reporter=default --reporter=json --
 cd "$root/web" && PLAYWRIGHT_JSON_OUTPUT_NAME="$results/pages.web" npm run --silent e2e -- --reporter=dot,json || status=1
 cd "$root/web" && npm run --silent size || status=1
 
-# One line an ended test; packages have no "Test".
-count() { # count GO-ACTION WEB-OUTCOME
-	go=$(cat "$results"/*.json | grep '"Test":' | grep -c "\"Action\":\"$1\"" || true)
-	web=$(node "$root/scripts/count-web.mjs" "$2" "$results"/*.web)
-	echo $((go + web))
-}
-echo "The slowest packages, in seconds:"
-cat "$results"/*.json | grep '"Action":"\(pass\|fail\)"' | grep -v '"Test":' |
-	sed -n 's/.*"Package":"\([^"]*\)".*"Elapsed":\([0-9.]*\).*/\2 \1/p' | sort -rn | head -10
-echo "$(count pass passed) passed, $(count fail failed) failed, $(count skip skipped) skipped"
+node "$root/scripts/report.mjs" "$results"/*.json "$results"/*.web || status=1
 exit $status
