@@ -80,7 +80,15 @@ func Once[T any](
 	case id != "":
 		return get(ctx, id)
 	}
-	return begin(WithKey(ctx, key))
+	started, err := begin(WithKey(ctx, key))
+	if err == nil {
+		return started, nil
+	}
+	// Another process may have started it at this moment: then what begin asked for is taken.
+	if id, again := r.Repeated(ctx, key); again == nil && id != "" {
+		return get(ctx, id)
+	}
+	return none, err
 }
 
 // Repeated returns the id of the operation that was started with the key, or "" if there is none.

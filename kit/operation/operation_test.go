@@ -316,6 +316,31 @@ func TestTwoRequestsWithOneKeyAtATimeBeginOneOperation(t *testing.T) {
 	})
 }
 
+// Only memory knows of the first request until it is stored, and each replica has its own.
+func TestTwoReplicasWithOneKeyAtATimeBeginOneOperation(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, tables, func(t *testing.T, d *db.DB) {
+		one, two := newService(t, d), newService(t, d)
+		get := func(_ context.Context, id string) (operation.Operation, error) { return one.get(id) }
+		once := func(s *service, begin func(context.Context) (operation.Operation, error)) operation.Operation {
+			t.Helper()
+			o, err := operation.Once(t.Context(), s.Runner, "ann", "word", paint{"fence"}, get, begin)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return o
+		}
+		var first operation.Operation
+		second := once(two, func(context.Context) (operation.Operation, error) {
+			first = once(one, func(ctx context.Context) (operation.Operation, error) { return one.begin(ctx, "fence") })
+			return operation.Operation{}, fault.New(fault.Conflict, "there is a fence already")
+		})
+		if first.ID == "" || second.ID != first.ID {
+			t.Errorf("%+v and %+v", first, second)
+		}
+	})
+}
+
 func TestAnOperationIsForgottenADayAfterItsEnd(t *testing.T) {
 	t.Parallel()
 	s := newService(t, dbtest.SQLite(t, tables))
