@@ -40,6 +40,7 @@ type exchange struct {
 	counted  *http.Request
 	inFlight *atomic.Int64
 	streams  *Slots
+	waits    *Slots
 	owner    string // of streams (StreamOwner); empty: whose credentials the request has
 	reserved func() // releases what ReserveStream has taken; nil once the connection is hijacked
 

@@ -2,6 +2,7 @@ package httpserve
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
@@ -25,11 +26,21 @@ const (
 	maxStreams         = 2048
 )
 
+// Limits on requests that wait for something, such as the end of a job. A service that acts for many waits for more than
+// a person does.
+const (
+	maxWaitsOfCaller = 256
+	maxWaits         = 2048
+)
+
 // ErrOverloaded and ErrStreams refuse what is beyond the limits.
 var (
 	ErrOverloaded = fault.New(fault.Unavailable, "too many requests are in progress; try again").
 			WithCode("overloaded").WithRetryAfter(time.Second)
 	ErrStreams = fault.New(fault.TooMany, "too many streams are open; close some and try again").
+			WithCode("too_many_streams").WithRetryAfter(5 * time.Second)
+	// ErrWaits refuses requests that wait.
+	ErrWaits = fault.New(fault.TooMany, "too many requests wait; ask without waiting, or try again").
 			WithCode("too_many_streams").WithRetryAfter(5 * time.Second)
 )
 
@@ -37,12 +48,12 @@ var (
 // that asks for a retry in one second. Refusing early keeps an overloaded service responsive.
 //
 // Probes (/healthz, /readyz) are never refused: an orchestrator that gets no response would restart
-// a service that is merely busy. Streams count as requests until they begin, and from then on
-// against separate limits, in total and per caller.
+// a service that is merely busy. Streams, and requests that wait for something (BeginWait), count as
+// requests until they begin to, and from then on against separate limits, in total and per caller.
 func LimitInFlight(n int, render ErrorRenderer) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		var inFlight atomic.Int64
-		streams := NewStreamSlots()
+		streams, waits := NewStreamSlots(), NewSlots(maxWaits, maxWaitsOfCaller)
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if isProbe(r) {
 				next.ServeHTTP(w, r)
@@ -53,7 +64,7 @@ func LimitInFlight(n int, render ErrorRenderer) func(http.Handler) http.Handler 
 				next.ServeHTTP(w, r)
 				return
 			}
-			x.counted, x.inFlight, x.streams = r, &inFlight, streams
+			x.counted, x.inFlight, x.streams, x.waits = r, &inFlight, streams, waits
 			defer x.leave()
 			defer func() {
 				if x.reserved != nil {
@@ -113,6 +124,22 @@ func ReserveStream(r *http.Request) error {
 	}
 	x.reserved = end
 	return nil
+}
+
+// BeginWait counts the request of a context as one that waits for something, for at most limit, until end is called. It
+// returns a fault if too many do. Otherwise, one caller could have all requests wait, and nobody else would be served. A
+// limit of zero does not wait.
+func BeginWait(ctx context.Context, limit time.Duration) (end func(), err error) {
+	x := exchangeOf(ctx)
+	if x == nil || x.waits == nil || limit <= 0 {
+		return func() {}, nil
+	}
+	end, ok := x.waits.Take(cmp.Or(x.owner, streamKey(x.counted)))
+	if !ok {
+		return nil, ErrWaits
+	}
+	x.leave()
+	return end, nil
 }
 
 func isProbe(r *http.Request) bool { return r.URL.Path == "/healthz" || r.URL.Path == "/readyz" }

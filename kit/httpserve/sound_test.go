@@ -125,6 +125,48 @@ func TestStreamsTakeNoRequestsSlotsAndAreBoundedByCaller(t *testing.T) {
 	streams.Wait()
 }
 
+func TestRequestsThatWaitTakeNoRequestsSlotsAndAreBoundedByCaller(t *testing.T) {
+	t.Parallel()
+	render := httpserve.JSONErrors(slog.New(slog.DiscardHandler), problem.Nested)
+	begun := make(chan struct{}, 1000)
+	h := httpserve.LimitInFlight(2, render)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		limit := time.Duration(0)
+		if r.URL.Path == "/wait" {
+			limit = time.Hour
+		}
+		end, err := httpserve.BeginWait(r.Context(), limit)
+		if err != nil {
+			render(w, r, err)
+			return
+		}
+		defer end()
+		if limit > 0 {
+			begun <- struct{}{}
+			<-r.Context().Done()
+		}
+	}))
+	ctx, stop := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	for range 256 {
+		waiting.Go(func() {
+			r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/wait", nil)
+			r.Header.Set("Authorization", "Bearer greedy")
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		})
+		<-begun
+	}
+	if w := get(t, h, "/wait", "10.0.0.1:1", "Authorization", "Bearer greedy"); w.Code != http.StatusTooManyRequests {
+		t.Errorf("one too many: %d %s", w.Code, w.Body)
+	}
+	for _, token := range []string{"greedy", "modest"} {
+		if got := get(t, h, "/other", "10.0.0.1:1", "Authorization", "Bearer "+token).Code; got != 200 {
+			t.Errorf("a request beside those that wait: %d", got)
+		}
+	}
+	stop()
+	waiting.Wait()
+}
+
 // WebSocket libraries respond with 101 before they hijack, so a refusal must come earlier.
 func TestAReservedStreamIsRefusedBeforeItsAnswerAndGivenBackWithItsRequest(t *testing.T) {
 	t.Parallel()

@@ -8,6 +8,7 @@ import (
 
 	hypervisorapi "github.com/mainstay-infra/mainstay/api/hypervisor"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/list"
 	"github.com/mainstay-infra/mainstay/kit/operation"
 	"github.com/mainstay-infra/mainstay/kit/series"
@@ -521,7 +522,13 @@ func (a *API) ListOperations(
 func (a *API) GetOperation(
 	ctx context.Context, req hypervisorapi.GetOperationRequestObject,
 ) (hypervisorapi.GetOperationResponseObject, error) {
-	op, err := a.operate.Await(ctx, req.Operation, time.Duration(value(req.Params.Wait))*time.Second)
+	wait := time.Duration(value(req.Params.Wait)) * time.Second
+	end, err := httpserve.BeginWait(ctx, wait)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	op, err := a.operate.Await(ctx, req.Operation, wait)
 	if err != nil {
 		return nil, err
 	}

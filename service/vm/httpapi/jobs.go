@@ -6,6 +6,7 @@ import (
 	"time"
 
 	vmapi "github.com/mainstay-infra/mainstay/api/vm"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/list"
 	"github.com/mainstay-infra/mainstay/kit/operation"
 	"github.com/mainstay-infra/mainstay/service/vm/caller"
@@ -38,7 +39,13 @@ func (a *API) ListJobs(ctx context.Context, req vmapi.ListJobsRequestObject) (vm
 
 // GetJob returns one job, after waiting for its end if asked to.
 func (a *API) GetJob(ctx context.Context, req vmapi.GetJobRequestObject) (vmapi.GetJobResponseObject, error) {
-	j, err := a.jobs.Await(ctx, req.Job, time.Duration(value(req.Params.Wait))*time.Second)
+	wait := time.Duration(value(req.Params.Wait)) * time.Second
+	end, err := httpserve.BeginWait(ctx, wait)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	j, err := a.jobs.Await(ctx, req.Job, wait)
 	if err != nil {
 		return nil, err
 	}
