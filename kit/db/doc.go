@@ -20,6 +20,8 @@
 //     writer.
 //   - A failed write is a fault of kind StorageFailed, so callers see 507 and
 //     know that nothing was written.
+//   - Beside an SQLite file, 4 MiB are kept in reserve. When the disk is full, they are given up, so
+//     that deletions can be stored (Low).
 //
 // Batcher lets concurrent callers share one commit, which makes durable writes cheap under load.
 package db

@@ -61,6 +61,8 @@ type DB struct {
 	lite   *liteWriter
 	reader *liteReader
 	lock   *os.File
+
+	reserve *reserve // nil: it is PostgreSQL
 }
 
 // Open opens or creates the database. Faults name the setting "database".
@@ -101,6 +103,19 @@ func (d *DB) Ping(ctx context.Context) error {
 }
 
 func openSQLite(ctx context.Context, cfg Config) (*DB, error) {
+	d, err := tryOpenSQLite(ctx, cfg)
+	// The disk may be full.
+	if err != nil && CheckFree(cfg.Path) == nil && os.Remove(cfg.Path+"-reserve") == nil {
+		d, err = tryOpenSQLite(ctx, cfg)
+	}
+	if err != nil {
+		return nil, err
+	}
+	d.reserve = newReserve(cfg.Path)
+	return d, nil
+}
+
+func tryOpenSQLite(ctx context.Context, cfg Config) (*DB, error) {
 	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o700); err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "database: cannot make the folder of %s", cfg.Path)
 	}

@@ -63,6 +63,9 @@ func (d *DB) Update(ctx context.Context, fn func(tx *Tx) error) error {
 	const attempts = 8
 	for try := 1; ; try++ {
 		err := d.updateOnce(ctx, fn)
+		if isFull(err) && d.reserve != nil && d.reserve.release() {
+			err = d.updateOnce(ctx, fn)
+		}
 		if err == nil || !isRetryable(err) {
 			return err
 		}
