@@ -132,8 +132,12 @@ func cephDown(ctx context.Context, c *call, dir string, purge, yes bool) error {
 	if err := c.Confirm(fmt.Sprintf("Remove the cluster in %s with all its data?", l.Dir), yes); err != nil {
 		return err
 	}
-	if err := l.Purge(ctx); err != nil {
+	kept, err := l.Purge(ctx)
+	if err != nil {
 		return err
+	}
+	if len(kept) > 0 {
+		return c.Say("Removed the cluster in %s. What it did not make stays there: %s.", l.Dir, strings.Join(kept, ", "))
 	}
 	return c.Say("Removed the cluster in %s.", l.Dir)
 }

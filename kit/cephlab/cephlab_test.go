@@ -129,11 +129,47 @@ func TestAClusterComesBack(t *testing.T) {
 	if out, err := l.Run(t.Context(), nil, "rbd", "ls", "rbd"); err != nil || out != "kept" {
 		t.Errorf("%q, %v", out, err)
 	}
-	if err := l.Purge(t.Context()); err != nil {
+	// What others have put there stays.
+	if err := os.WriteFile(filepath.Join(dir, "mine"), []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := l.Purge(t.Context()); err != nil || !slices.Equal(kept, []string{"mine"}) {
+		t.Errorf("%v, %v", kept, err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 || slices.Max(processes(l)) != 0 {
+		t.Errorf("left: %v, %v, %v", left, err, processes(l))
+	}
+}
+
+func TestAClusterBelowWhichSomethingIsMountedIsNotRemoved(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root may mount")
+	}
+	dir, other := folder(t), t.TempDir()
+	at := filepath.Join(dir, "osd.0")
+	if err := errors.Join(os.WriteFile(filepath.Join(other, "theirs"), nil, 0o600), os.Mkdir(at, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount(other, at, "", syscall.MS_BIND, ""); err != nil {
+		t.Skipf("mounts are not allowed here: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(at, 0) })
+	l := &cephlab.Lab{Dir: dir}
+	if _, err := l.Purge(t.Context()); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), at) {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(filepath.Join(other, "theirs")); err != nil {
 		t.Error(err)
 	}
-	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || slices.Max(processes(l)) != 0 {
-		t.Errorf("something is left: %v, %v", err, processes(l))
+	if err := syscall.Unmount(at, 0); err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := l.Purge(t.Context()); err != nil || len(kept) > 0 {
+		t.Errorf("%v, %v", kept, err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("something is left: %v", err)
 	}
 }
 
@@ -270,7 +306,8 @@ func TestOneProcessAtATimeStartsOrStopsACluster(t *testing.T) {
 	}
 	l := &cephlab.Lab{Dir: dir}
 	_, err = cephlab.Up(t.Context(), dir, settings, nil)
-	for name, err := range map[string]error{"up": err, "down": l.Down(t.Context()), "purge": l.Purge(t.Context())} {
+	_, purged := l.Purge(t.Context())
+	for name, err := range map[string]error{"up": err, "down": l.Down(t.Context()), "purge": purged} {
 		if !fault.Is(err, fault.Conflict) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -383,29 +383,3 @@ func (l *Lab) down(ctx context.Context) error {
 	l.reap()
 	return nil
 }
-
-// Purge stops the cluster and removes its folder, with all data.
-func (l *Lab) Purge(ctx context.Context) error {
-	unlock, err := lock(l.Dir)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if err := l.down(ctx); err != nil {
-		return err
-	}
-	entries, err := os.ReadDir(l.Dir)
-	if err != nil {
-		return err
-	}
-	// The record goes last: without it, nobody would know what the rest is.
-	for _, e := range entries {
-		if e.Name() == recordFile {
-			continue
-		}
-		if err := os.RemoveAll(l.path(e.Name())); err != nil {
-			return err
-		}
-	}
-	return os.RemoveAll(l.Dir)
-}
