@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"iter"
 
 	"filippo.io/age"
 
@@ -113,52 +114,61 @@ func (r *Repository) RemoveKey(ctx context.Context, id string) error {
 	return r.store.Delete(ctx, keysPrefix+id)
 }
 
-// unlock returns the master key. Of several wrapped ones, those that do not fit are passed over.
-func unlock(ctx context.Context, s store.Store, key Key) ([]byte, error) {
-	var identity age.Identity
+// unlock yields the master keys that wrapped ones hold, and nil for each that does not fit.
+func unlock(ctx context.Context, s store.Store, key Key) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		identity, err := key.identity()
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		if identity == nil {
+			yield(bytes.Clone(key.Master), nil)
+			return
+		}
+		tried := 0
+		for info, err := range s.List(ctx, keysPrefix) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if tried++; tried > maxKeys {
+				return
+			}
+			content, err := s.Get(ctx, info.Name, maxKey)
+			if errors.Is(err, fs.ErrNotExist) || fault.Is(err, fault.TooLarge) {
+				content, err = nil, nil
+			}
+			if !yield(unwrap(info.Name, content, identity), err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// identity returns what opens wrapped keys; nil: the key is the master key itself.
+func (key Key) identity() (age.Identity, error) {
 	switch {
 	case key.Master != nil:
 		if len(key.Master) != masterSize {
 			return nil, fault.InvalidField("key", "must have %d bytes", masterSize)
 		}
-		return bytes.Clone(key.Master), nil
+		return nil, nil
 	case key.Passphrase != "":
 		i, err := age.NewScryptIdentity(key.Passphrase)
 		if err != nil {
 			return nil, fault.InvalidField("passphrase", "is not valid")
 		}
 		i.SetMaxWorkFactor(maxWork)
-		identity = i
+		return i, nil
 	case key.Identity != "":
 		i, err := age.ParseX25519Identity(key.Identity)
 		if err != nil {
 			return nil, fault.InvalidField("identity", "is not a valid identity of age, such as AGE-SECRET-KEY-1...")
 		}
-		identity = i
-	default:
-		return nil, fault.InvalidField("key", "must have a passphrase, an identity or a master key")
+		return i, nil
 	}
-	tried := 0
-	for info, err := range s.List(ctx, keysPrefix) {
-		if err != nil {
-			return nil, err
-		}
-		if tried++; tried > maxKeys {
-			break
-		}
-		content, err := s.Get(ctx, info.Name, maxKey)
-		if errors.Is(err, fs.ErrNotExist) || fault.Is(err, fault.TooLarge) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if master := unwrap(info.Name, content, identity); master != nil {
-			return master, nil
-		}
-	}
-	return nil, fault.New(fault.Denied, "none of the repository's %d keys opens with what was given", tried).
-		WithCode("repository_key")
+	return nil, fault.InvalidField("key", "must have a passphrase, an identity or a master key")
 }
 
 // unwrap returns the master key in an object of keys/, or nil.

@@ -97,6 +97,9 @@ func Create(ctx context.Context, s store.Store, c CreateOptions, o Options) (*Re
 		}
 		return nil, err
 	}
+	if err := beheaded(ctx, s); err != nil {
+		return nil, err
+	}
 	if err := store.Probe(ctx, s, "probe/"+newID().String()); err != nil {
 		return nil, err
 	}
@@ -108,11 +111,7 @@ func Create(ctx context.Context, s store.Store, c CreateOptions, o Options) (*Re
 			return nil, err
 		}
 	}
-	text, err := json.Marshal(cfg)
-	if err != nil {
-		return nil, err
-	}
-	err = s.Put(ctx, configName, append(append(text, '\n'), r.configMAC(text)...))
+	err := r.putConfig(ctx)
 	if errors.Is(err, fs.ErrExist) {
 		return nil, exists
 	}
@@ -122,10 +121,36 @@ func Create(ctx context.Context, s store.Store, c CreateOptions, o Options) (*Re
 	return r, nil
 }
 
-// Open opens a repository. A wrong key is a fault of kind Denied.
+func (r *Repository) putConfig(ctx context.Context) error {
+	text, err := json.Marshal(r.config)
+	if err != nil {
+		return err
+	}
+	return r.store.Put(ctx, configName, append(append(text, '\n'), r.configMAC(text)...))
+}
+
+// beheaded returns a fault with the code backup_damaged if a store without a config has backups all the same. A
+// repository that was made beside them would make them unreadable.
+func beheaded(ctx context.Context, s store.Store) error {
+	for _, prefix := range []string{"backups/", "packs/"} {
+		for _, err := range s.List(ctx, prefix) {
+			if err == nil {
+				err = damaged("there are backups, but the object config that tells how to read them is missing; put it back")
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// Open opens a repository. A wrong key is a fault of kind Denied, and a store without a repository one of kind NotFound
+// with the code repository_not_found, unless it has lost the config of one.
 func Open(ctx context.Context, s store.Store, key Key, o Options) (*Repository, error) {
 	content, err := s.Get(ctx, configName, maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
+		if err := beheaded(ctx, s); err != nil {
+			return nil, err
+		}
 		return nil, fault.New(fault.NotFound, "there is no repository; create it first").WithCode("repository_not_found")
 	}
 	if err != nil {
@@ -135,16 +160,91 @@ func Open(ctx context.Context, s store.Store, key Key, o Options) (*Repository, 
 	if err != nil {
 		return nil, err
 	}
-	master, err := unlock(ctx, s, key)
-	if err != nil {
-		return nil, err
+	var opened *Repository
+	// An attempt to create the repository that was broken off may have left a key of its own.
+	tried, fitting := 0, 0
+	for master, err := range unlock(ctx, s, key) {
+		if err != nil {
+			return nil, err
+		}
+		if tried++; master == nil {
+			continue
+		}
+		fitting++
+		if r := newRepository(s, cfg, master, o); hmac.Equal(mac, r.configMAC(text)) {
+			opened = r
+			break
+		}
 	}
-	r := newRepository(s, cfg, master, o)
-	if !hmac.Equal(mac, r.configMAC(text)) {
+	switch {
+	case opened != nil:
+		return opened, nil
+	case fitting > 0:
 		return nil, fault.New(fault.Denied, "the key does not fit the repository, or its object config was changed").
 			WithCode("repository_key")
 	}
-	return r, nil
+	return nil, fault.New(fault.Denied, "none of the repository's %d keys opens with what was given", tried).
+		WithCode("repository_key")
+}
+
+// Check reads from the store what a key opens the repository with, as Open does: what this process knows may be missing
+// there by now.
+func (r *Repository) Check(ctx context.Context, key Key) error {
+	found, err := Open(ctx, r.store, key, r.options)
+	switch {
+	case err == nil && hmac.Equal(found.master, r.master):
+		return nil
+	case err == nil:
+		return damaged("another repository is in its place")
+	case fault.From(err).PublicCode() == "repository_not_found":
+		return damaged("the repository is not there any more")
+	}
+	return err
+}
+
+// Mend writes again what Check misses, and reports whether it had to. It does not replace another repository.
+func (r *Repository) Mend(ctx context.Context, key Key, lock Lock) (mended bool, err error) {
+	problem := r.Check(ctx, key)
+	if problem == nil {
+		return false, nil
+	}
+	if err := r.mendConfig(ctx, problem); err != nil {
+		return false, err
+	}
+	if r.Check(ctx, key) == nil {
+		return true, nil
+	}
+	if _, err := r.AddKey(ctx, lock); err != nil {
+		return false, err
+	}
+	return true, r.Check(ctx, key)
+}
+
+// mendConfig writes a config again that is missing or damaged. That of another repository is the problem that it
+// returns.
+func (r *Repository) mendConfig(ctx context.Context, problem error) error {
+	content, err := r.store.Get(ctx, configName, maxConfig)
+	if err == nil {
+		cfg, text, mac, unread := parseConfig(content)
+		switch {
+		case unread == nil && cfg.ID != r.config.ID:
+			return problem
+		case unread == nil && hmac.Equal(mac, r.configMAC(text)):
+			return nil
+		}
+	}
+	if err != nil && !isDamaged(err) && !notExist(err) {
+		return err
+	}
+	if !notExist(err) {
+		if err := r.store.Delete(ctx, configName); err != nil {
+			return err
+		}
+	}
+	if err = r.putConfig(ctx); exists(err) { // another process has done so
+		err = nil
+	}
+	return err
 }
 
 func newRepository(s store.Store, cfg config, master []byte, o Options) *Repository {
