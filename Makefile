@@ -107,7 +107,7 @@ soak: build ## Kill every service KILLS (50) times under load, where CI does so 
 	cd e2e && MAINSTAY_KILLS=$(or $(KILLS),50) $(GO) test -count=1 -v -timeout 120m -run 'Kill|Killed' .
 
 .PHONY: bench
-bench: bench-edge bench-lb bench-hypervisor bench-vm ## Run all benchmarks
+bench: bench-edge bench-lb bench-hypervisor bench-vm bench-storage ## Run all benchmarks
 
 .PHONY: bench-edge
 bench-edge: ## Compare the edge control plane with its peers and the disk
@@ -125,6 +125,10 @@ bench-lb: ## Compare the load balancer with routing, nftables and haproxy (root;
 .PHONY: bench-hypervisor
 bench-hypervisor: build ## Compare the hypervisor daemon with QEMU, runsc and qemu-img by hand (root)
 	cd bench && $(GO) run ./hypervisor $(BENCH_FLAGS)
+
+.PHONY: bench-storage
+bench-storage: build ## Compare the storage gateway with go-ceph, rbd and pipes by hand, on Ceph clusters of its own (root)
+	cd bench && CGO_ENABLED=1 $(GO) run -tags 'ceph pacific' ./storage $(BENCH_FLAGS)
 
 .PHONY: bench-vm
 bench-vm: build ## Measure VM management: backups against qemu-img, zstd and restic, lists, starts, logins (root)
