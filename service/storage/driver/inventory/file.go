@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,7 +63,7 @@ func parse(raw []byte) (*content, error) {
 		p.Add("", "it is empty")
 		return nil, p.Fault()
 	case err != nil:
-		p.Add("", "it is neither YAML nor JSON: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+		p.AddAt(line(err), "", "it is neither YAML nor JSON")
 		return nil, p.Fault()
 	}
 	if err := from.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
@@ -81,6 +82,31 @@ func parse(raw []byte) (*content, error) {
 		c.check(p)
 	}
 	return c, p.Fault()
+}
+
+// lines finds the number of a line in an error of the parser. The rest may have text of the file.
+var lines = regexp.MustCompile(`\bline (\d{1,9})\b`)
+
+// line returns the line of an error of the parser; 0: it names none.
+func line(err error) int {
+	found := lines.FindStringSubmatch(err.Error())
+	if found == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(found[1]) // it consists of digits
+	return n
+}
+
+// word matches what may be the name of a field that somebody has misspelled. What else stands in a file that is no
+// inventory is not repeated: messages are seen by more people than the file.
+var word = regexp.MustCompile(`^[a-z][a-z_]{0,29}$`)
+
+// named returns the path of a field.
+func (f fields) named(key string) string {
+	if !word.MatchString(key) {
+		return strings.TrimSuffix(f.path, ".")
+	}
+	return f.path + key
 }
 
 // check checks what belongs together.
@@ -140,14 +166,18 @@ func (r *reader) object(n *yaml.Node, path string, read func(fields)) {
 		case key.Kind != yaml.ScalarNode || !printable(key.Value, maxName):
 			r.wrong(key, path, "has a key that is not text")
 		case f.all[key.Value] != nil:
-			r.wrong(key, f.path+key.Value, "is there twice")
+			r.wrong(key, f.named(key.Value), "is there twice")
 		default:
 			f.all[key.Value] = n.Content[i+1]
 		}
 	}
 	read(f)
 	for key, left := range f.all {
-		r.wrong(left, f.path+key, "there is no such field")
+		if !word.MatchString(key) {
+			r.wrong(left, f.named(key), "has a field that inventories do not have")
+			continue
+		}
+		r.wrong(left, f.named(key), "there is no such field")
 	}
 }
 

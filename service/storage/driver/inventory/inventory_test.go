@@ -165,6 +165,27 @@ func TestWhatIsWrongWithAFileIsNamed(t *testing.T) {
 	}
 }
 
+// The file may be something else altogether, and messages are seen by more people than files.
+func TestNothingOfAFileThatIsNoInventoryIsRepeated(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"root: $6$secret:20228:0:99999:7:::\ndaemon: secret\n", "id: x\nAPI_KEY: secret\nsecret-of-mine: 1\n",
+		"a: *secret\n", "a: 'secret\n", "- secret\n", "secret: 1\nsecret: 2\n\"Secret value\": 1\n\"Secret value\": 2\n",
+		"[secret\n", "key: !secret x\n", "id: x\npools: [{name: x, kind: secret}]\nvolumes: [{name: a, pool: secret, kind: secret}]\n",
+	} {
+		_, err := inventory.Open(write(t, "", text), "")
+		if err == nil {
+			t.Errorf("%q was taken", text)
+			continue
+		}
+		// The name of an unknown field is told if it may be one that was misspelled: "secret" alone may be one.
+		said := strings.ReplaceAll(strings.ReplaceAll(err.Error(), "secret: there is no such field", ""), "secret: is there twice", "")
+		if strings.Contains(strings.ToLower(said), "secret") || strings.Contains(said, "20228") {
+			t.Errorf("%q: %s", text, said)
+		}
+	}
+}
+
 func TestTheFileIsReadAnew(t *testing.T) {
 	t.Parallel()
 	path := write(t, "", sample)
