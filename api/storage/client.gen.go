@@ -1159,6 +1159,45 @@ func (c *Client) PutTenantWithBody(ctx context.Context, name TenantName, content
 	return c.Send(ctx, rest.To("PUT", "/tenants/{name}").Path("name", name).Body(contentType, body), editors)
 }
 
+// ListTrash Volumes and images that were deleted and can be brought back, newest first
+func (c *Client) ListTrash(ctx context.Context, params *ListTrashParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("GET", "/trash")
+	if params != nil {
+		out.Query("tenant", params.Tenant)
+		out.Query("cluster", params.Cluster)
+		out.Query("limit", params.Limit)
+		out.Query("cursor", params.Cursor)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// PurgeTrash Remove what is in the trash for ever, before its time is over
+func (c *Client) PurgeTrash(ctx context.Context, id TrashID, params *PurgeTrashParams, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("DELETE", "/trash/{id}").Path("id", id)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out, editors)
+}
+
+// RestoreTrash Bring back what was deleted, with the id that it had
+func (c *Client) RestoreTrash(ctx context.Context, id TrashID, params *RestoreTrashParams, body RestoreTrashJSONRequestBody, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/trash/{id}/restore").Path("id", id)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.JSON("application/json", body), editors)
+}
+
+// RestoreTrashWithBody Bring back what was deleted, with the id that it had
+func (c *Client) RestoreTrashWithBody(ctx context.Context, id TrashID, params *RestoreTrashParams, contentType string, body io.Reader, editors ...rest.Editor) (*http.Response, error) {
+	out := rest.To("POST", "/trash/{id}/restore").Path("id", id)
+	if params != nil {
+		out.Header("Idempotency-Key", params.IdempotencyKey)
+	}
+	return c.Send(ctx, out.Body(contentType, body), editors)
+}
+
 // GetUpgradePreflight Whether this is a good time to replace the gateway by a newer version
 func (c *Client) GetUpgradePreflight(ctx context.Context, editors ...rest.Editor) (*http.Response, error) {
 	return c.Send(ctx, rest.To("GET", "/upgrade/preflight"), editors)

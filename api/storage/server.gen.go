@@ -465,6 +465,21 @@ func Register(mux rest.Mux, base string, s Server, fail httpserve.ErrorRenderer)
 		in.Path("name", &q.Name)
 		q.Body = rest.JSON[PutTenantJSONRequestBody](in, true)
 	}, s.PutTenant, PutTenantResponseObject.VisitPutTenantResponse))
+	mux.HandleFunc("GET "+base+"/trash", rest.Serve(fail, func(in *rest.Input, q *ListTrashRequestObject) {
+		in.Query("tenant", false, &q.Params.Tenant)
+		in.Query("cluster", false, &q.Params.Cluster)
+		in.Query("limit", false, &q.Params.Limit)
+		in.Query("cursor", false, &q.Params.Cursor)
+	}, s.ListTrash, ListTrashResponseObject.VisitListTrashResponse))
+	mux.HandleFunc("DELETE "+base+"/trash/{id}", rest.Serve(fail, func(in *rest.Input, q *PurgeTrashRequestObject) {
+		in.Path("id", &q.Id)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+	}, s.PurgeTrash, PurgeTrashResponseObject.VisitPurgeTrashResponse))
+	mux.HandleFunc("POST "+base+"/trash/{id}/restore", rest.Serve(fail, func(in *rest.Input, q *RestoreTrashRequestObject) {
+		in.Path("id", &q.Id)
+		in.Header("Idempotency-Key", false, &q.Params.IdempotencyKey)
+		q.Body = rest.JSON[RestoreTrashJSONRequestBody](in, false)
+	}, s.RestoreTrash, RestoreTrashResponseObject.VisitRestoreTrashResponse))
 	mux.HandleFunc("GET "+base+"/upgrade/preflight", rest.Serve(fail, func(_ *rest.Input, _ *GetUpgradePreflightRequestObject) {
 	}, s.GetUpgradePreflight, GetUpgradePreflightResponseObject.VisitGetUpgradePreflightResponse))
 	mux.HandleFunc("GET "+base+"/volume-groups", rest.Serve(fail, func(in *rest.Input, q *ListVolumeGroupsRequestObject) {
@@ -2265,6 +2280,64 @@ func (r PutTenant200JSONResponse) VisitPutTenantResponse(w http.ResponseWriter) 
 	return rest.WriteJSON(w, 200, "application/json", r)
 }
 
+// ListTrashRequestObject is a request of ListTrash.
+type ListTrashRequestObject struct {
+	Params ListTrashParams
+}
+
+// ListTrashResponseObject is an answer of ListTrash.
+type ListTrashResponseObject interface {
+	VisitListTrashResponse(w http.ResponseWriter) error
+}
+
+type ListTrash200ResponseHeaders struct {
+	Link *string
+}
+
+type ListTrash200JSONResponse struct {
+	Body    []TrashItem
+	Headers ListTrash200ResponseHeaders
+}
+
+func (r ListTrash200JSONResponse) VisitListTrashResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 200, "application/json", r.Body, "Link", r.Headers.Link)
+}
+
+// PurgeTrashRequestObject is a request of PurgeTrash.
+type PurgeTrashRequestObject struct {
+	Id     TrashID
+	Params PurgeTrashParams
+}
+
+// PurgeTrashResponseObject is an answer of PurgeTrash.
+type PurgeTrashResponseObject interface {
+	VisitPurgeTrashResponse(w http.ResponseWriter) error
+}
+
+type PurgeTrash202JSONResponse TrashAccepted
+
+func (r PurgeTrash202JSONResponse) VisitPurgeTrashResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
+// RestoreTrashRequestObject is a request of RestoreTrash.
+type RestoreTrashRequestObject struct {
+	Id     TrashID
+	Params RestoreTrashParams
+	Body   *RestoreTrashJSONRequestBody
+}
+
+// RestoreTrashResponseObject is an answer of RestoreTrash.
+type RestoreTrashResponseObject interface {
+	VisitRestoreTrashResponse(w http.ResponseWriter) error
+}
+
+type RestoreTrash202JSONResponse TrashAccepted
+
+func (r RestoreTrash202JSONResponse) VisitRestoreTrashResponse(w http.ResponseWriter) error {
+	return rest.WriteJSON(w, 202, "application/json", r)
+}
+
 // GetUpgradePreflightRequestObject is a request of GetUpgradePreflight.
 type GetUpgradePreflightRequestObject struct {
 }
@@ -2901,6 +2974,15 @@ type Server interface {
 	// PutTenant Add a tenant, or replace its description and quota
 	// (PUT /tenants/{name})
 	PutTenant(context.Context, PutTenantRequestObject) (PutTenantResponseObject, error)
+	// ListTrash Volumes and images that were deleted and can be brought back, newest first
+	// (GET /trash)
+	ListTrash(context.Context, ListTrashRequestObject) (ListTrashResponseObject, error)
+	// PurgeTrash Remove what is in the trash for ever, before its time is over
+	// (DELETE /trash/{id})
+	PurgeTrash(context.Context, PurgeTrashRequestObject) (PurgeTrashResponseObject, error)
+	// RestoreTrash Bring back what was deleted, with the id that it had
+	// (POST /trash/{id}/restore)
+	RestoreTrash(context.Context, RestoreTrashRequestObject) (RestoreTrashResponseObject, error)
 	// GetUpgradePreflight Whether this is a good time to replace the gateway by a newer version
 	// (GET /upgrade/preflight)
 	GetUpgradePreflight(context.Context, GetUpgradePreflightRequestObject) (GetUpgradePreflightResponseObject, error)

@@ -664,6 +664,24 @@ func (e SnapshotState) Valid() bool {
 	}
 }
 
+// Defines values for TrashItemState.
+const (
+	TrashItemStateDeleting TrashItemState = "deleting"
+	TrashItemStateTrashed  TrashItemState = "trashed"
+)
+
+// Valid indicates whether the value is a known member of the TrashItemState enum.
+func (e TrashItemState) Valid() bool {
+	switch e {
+	case TrashItemStateDeleting:
+		return true
+	case TrashItemStateTrashed:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for VolumeKind.
 const (
 	VolumeKindBlock      VolumeKind = "block"
@@ -2417,13 +2435,22 @@ type TrashItem struct {
 	ClusterId string    `json:"cluster_id"`
 	DeletedAt time.Time `json:"deleted_at"`
 	DeletedBy string    `json:"deleted_by"`
-	Id        string    `json:"id"`
-	Name      string    `json:"name"`
-	Pool      string    `json:"pool"`
+
+	// Id The same as `volume_id`
+	Id   string     `json:"id"`
+	Kind VolumeKind `json:"kind"`
+
+	// LastError Why it could not be brought back or removed; empty if nothing has failed
+	LastError string `json:"last_error"`
+	Name      string `json:"name"`
+	Pool      string `json:"pool"`
 
 	// PurgeAt When it is removed for ever
 	PurgeAt   time.Time `json:"purge_at"`
 	SizeBytes int64     `json:"size_bytes"`
+
+	// State `deleting`: it is being removed for ever
+	State TrashItemState `json:"state"`
 
 	// TenantId Empty if it belongs to no tenant
 	TenantId string `json:"tenant_id"`
@@ -2431,6 +2458,9 @@ type TrashItem struct {
 	// VolumeId The id of the volume or image that it was
 	VolumeId string `json:"volume_id"`
 }
+
+// TrashItemState `deleting`: it is being removed for ever
+type TrashItemState string
 
 // TrashRef defines model for TrashRef.
 type TrashRef struct {

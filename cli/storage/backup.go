@@ -218,7 +218,8 @@ taken in with --key.`,
 			if err != nil {
 				return err
 			}
-			return c.Done(a, "Took in the backups of %s; 'mainstay storage backup list --bucket %s' lists them.", c.Typed[0], c.Typed[0])
+			return c.Done(a, "Took in the backups of %s; 'mainstay storage backup list --bucket %s' lists them. What was passed over stands in 'mainstay storage event list --about %s'.",
+				c.Typed[0], c.Typed[0], c.Args[0])
 		})
 	})
 	cmd.Flags().StringVar(&keyRef, "key", "", "entry of the gateway's setting backup-keys, for those that are encrypted")

@@ -88,6 +88,8 @@ const (
 // examples are what the fake answers, by operation.
 func examples() map[string]string {
 	onVolume := accepted + `{"volume_id":"` + volumeID + `","storage_class":"","namespace":"","pvc":""}}`
+	onTrash := accepted + `{"trash_id":"` + volumeID + `","volume_id":"` + volumeID + `","cluster_id":"` + clusterID +
+		`","pool":"vms","name":"data"}}`
 	onSnapshot := accepted + `{"volume_id":"` + volumeID + `","snapshot_id":"` + snapshotID + `"}}`
 	onBucket := accepted + `{"bucket_id":"` + bucketID + `","namespace":""}}`
 	onOSD := accepted + `{"cluster_id":"` + clusterID + `","osd_id":3}}`
@@ -126,6 +128,10 @@ func examples() map[string]string {
 			`"replica_size":1,"used_bytes":1,"max_bytes":4,"health":"ok","missing":false}]`,
 		"ListVolumes": "[" + volume + "]", "GetVolume": volume, "CreateVolume": onVolume, "ExpandVolume": onVolume,
 		"DeleteVolume": onVolume, "ListVolumeSnapshots": "[" + snapshot + "]",
+		"ListTrash": `[{"id":"` + volumeID + `","volume_id":"` + volumeID + `","tenant_id":"acme","cluster_id":"` + clusterID +
+			`","pool":"vms","name":"data","kind":"block","size_bytes":4096,"state":"trashed","last_error":"","deleted_at":` + at +
+			`,"deleted_by":"ada","purge_at":` + at + `}]`,
+		"RestoreTrash": onTrash, "PurgeTrash": onTrash,
 		"ListSnapshots": "[" + snapshot + "]", "GetSnapshot": snapshot, "CreateSnapshot": onSnapshot, "DeleteSnapshot": onSnapshot,
 		"CloneSnapshot":   accepted + `{"volume_id":"` + volumeID + `","mode":"clone"}}`,
 		"RestoreSnapshot": accepted + `{"volume_id":"` + volumeID + `","mode":"restore"}}`,
@@ -200,6 +206,10 @@ func commandLines() map[string]string {
 		"volume expand data --size 2G":                                               "ListVolumes ExpandVolume GetJob GetVolume",
 		"volume delete data --yes":                                                   "ListVolumes DeleteVolume GetJob GetJob",
 		"volume rm " + volumeID + " --yes --no-wait":                                 "DeleteVolume GetJob",
+		"volume delete data --trash 72h --yes --no-wait":                             "ListVolumes DeleteVolume GetJob",
+		"trash list --tenant acme --cluster local":                                   "ListTrash",
+		"trash restore data --name data-2":                                           "ListTrash RestoreTrash GetJob GetVolume",
+		"trash purge data --yes":                                                     "ListTrash PurgeTrash GetJob GetJob",
 		"volume snapshots data":                                                      "ListVolumes ListVolumeSnapshots",
 		"snapshot list --volume data --tenant acme --state ready --cluster local":    "ListVolumes ListSnapshots",
 		"snapshot show before":                                                       "ListSnapshots GetSnapshot",

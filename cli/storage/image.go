@@ -247,23 +247,25 @@ func (s commands) imageMigrate() *cobra.Command {
 func (s commands) imageDelete() *cobra.Command {
 	var key func() *string
 	var cluster *string
+	var trash func(c *call) *int
 	cmd := s.Confirmed(verb.Verb{
 		Use: "delete IMAGE", Short: "Remove an image with its data",
-		Long:    "Remove an image with its data. One that has snapshots, or that clients have open, stays.",
-		Example: "  mainstay storage image delete vms/disk --yes",
+		Long: `Remove an image with its data. One that has snapshots, or that clients have open, stays. With --trash it can be
+brought back for that time (see: mainstay storage trash).`,
+		Example: "  mainstay storage image delete vms/disk --yes\n  mainstay storage image delete vms/disk --trash 72h",
 	}, "Delete the image %s with its data?", func(ctx context.Context, c *call) error {
 		pool, image, err := imageName(c.Args[0])
 		if err != nil {
 			return err
 		}
 		r, err := c.API.DeleteRBDImage(ctx, pool, image, &storageapi.DeleteRBDImageParams{
-			IdempotencyKey: key(), Cluster: verb.Given(c, "cluster", *cluster),
+			IdempotencyKey: key(), Cluster: verb.Given(c, "cluster", *cluster), TrashSecs: trash(c),
 		})
 		return await(ctx, c, "Deleting the image "+c.Args[0], r, err, func(b begun) error {
 			return removed(ctx, c, b.JobID, "Deleted the image %s.")
 		})
 	})
-	cluster, key = clusterFlag(cmd), jobFlags(cmd)
+	cluster, trash, key = clusterFlag(cmd), trashFlag(cmd), jobFlags(cmd)
 	return cmd
 }
 

@@ -80,7 +80,7 @@ directory.`
 	s := commands{verb.NewSession(env, &api)}
 	s.AddFlags(cmd)
 	cmd.AddCommand(
-		s.volumes(), s.snapshots(), s.images(), s.groups(), s.buckets(), s.backups(), s.schedules(), s.dr(), s.policies(),
+		s.volumes(), s.snapshots(), s.trash(), s.images(), s.groups(), s.buckets(), s.backups(), s.schedules(), s.dr(), s.policies(),
 		s.tenants(), s.backends(), s.clusters(), s.nodes(), s.osds(), s.pools(), s.jobs(), s.alerts(), s.capacity(),
 		s.maintenance(), s.events(), s.audit(), s.preflight(), s.version(), s.health(),
 	)
@@ -99,6 +99,15 @@ var kinds = map[string]*verb.Kind[*storageapi.Client]{
 		Get: func(ctx context.Context, c *call, id string) (*http.Response, error) { return c.API.GetVolume(ctx, id) },
 		Object: verb.As(&Service, func(v storageapi.Volume) verb.Object {
 			return verb.Object{ID: v.Id, Name: v.Name, Owner: v.TenantId}
+		}),
+	},
+	"TRASH": {
+		What: "volume in the trash", Listed: "mainstay storage trash list",
+		List: func(ctx context.Context, c *call, p verb.Page) (*http.Response, error) {
+			return c.API.ListTrash(ctx, &storageapi.ListTrashParams{Limit: p.Limit, Cursor: p.Cursor})
+		},
+		Object: verb.As(&Service, func(i storageapi.TrashItem) verb.Object {
+			return verb.Object{ID: i.Id, Name: i.Name, Owner: i.TenantId}
 		}),
 	},
 	"SNAPSHOT": {

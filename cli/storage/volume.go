@@ -124,16 +124,22 @@ func (s commands) volumeExpand() *cobra.Command {
 
 func (s commands) volumeDelete() *cobra.Command {
 	var key func() *string
+	var trash func(c *call) *int
 	cmd := s.Confirmed(verb.Verb{
-		Use: "delete VOLUME", Short: "Remove a volume with its data; its snapshots stay",
-		Example: "  mainstay storage volume delete data\n  mainstay storage volume delete data --yes --no-wait",
+		Use: "delete VOLUME", Short: "Remove a volume with its data",
+		Long: `Remove a volume with its data. A volume that has snapshots stays. With --trash it can be brought back for that time
+(see: mainstay storage trash).`,
+		Example: "  mainstay storage volume delete data\n  mainstay storage volume delete data --trash 72h\n" +
+			"  mainstay storage volume delete data --yes --no-wait",
 	}, "Delete the volume %s with its data?", func(ctx context.Context, c *call) error {
-		r, err := c.API.DeleteVolume(ctx, c.Args[0], &storageapi.DeleteVolumeParams{IdempotencyKey: key()})
+		r, err := c.API.DeleteVolume(ctx, c.Args[0], &storageapi.DeleteVolumeParams{
+			IdempotencyKey: key(), TrashSecs: trash(c),
+		})
 		return await(ctx, c, "Deleting the volume "+c.Typed[0], r, err, func(b begun) error {
 			return removed(ctx, c, b.JobID, "Deleted the volume %s.")
 		})
 	})
-	key = jobFlags(cmd)
+	trash, key = trashFlag(cmd), jobFlags(cmd)
 	return cmd
 }
 

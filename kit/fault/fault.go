@@ -54,6 +54,13 @@ func (e *Error) WithCode(code string) *Error {
 	return &c
 }
 
+// WithField returns a copy that names the field of the input that is in the way.
+func (e *Error) WithField(field string) *Error {
+	c := *e
+	c.Field = field
+	return &c
+}
+
 // WithLimit returns a copy that names the setting or quota that was exceeded.
 func (e *Error) WithLimit(limit string) *Error {
 	c := *e

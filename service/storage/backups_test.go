@@ -4,7 +4,11 @@ package storage_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -15,6 +19,7 @@ import (
 
 	"filippo.io/age"
 	"github.com/go-jose/go-jose/v4"
+	"github.com/google/uuid"
 	"github.com/minio/minio-go/v7"
 
 	storageapi "github.com/mainstay-infra/mainstay/api/storage"
@@ -119,6 +124,205 @@ func TestBackupsOfVolumesInCeph(t *testing.T) {
 		t.Errorf("the file holds something else: %v", err)
 	}
 	s.removesBuckets(bucket, whole.Id)
+}
+
+func TestWhatOthersDoInCephDoesNotMisleadBackups(t *testing.T) {
+	t.Parallel()
+	s := withBuckets(t)
+	pool := s.cluster.Pool
+	bucket := s.done(s.call("POST", "/buckets", s.admin, object{"name": "kept", "connection_ref": "offsite"}), s.admin)
+	backend := contracttest.As[[]storageapi.Backend](s.call("GET", "/backends?backend_type=ceph", s.admin, nil).Want(200))[0]
+	s.call("PUT", "/policies/prod", s.admin, object{"backend_id": backend.Id, "kind": "block"}).Want(200)
+	id := s.done(s.call("POST", "/volumes", s.admin, object{"name": "data", "size_bytes": 8 * mib, "policy": "prod"}), s.admin)
+	image := pool + "/vol-" + id
+	fill(t, s.cluster, image, 8*mib)
+	body := object{"volume_id": id, "bucket_id": bucket, "mode": "data"}
+	s.backedUp(body, s.admin)
+	// The snapshot that the next one would be compared with is replaced by one of another moment.
+	var snaps []struct{ Name string }
+	if err := json.Unmarshal(rbd(t, s.cluster, "snap", "ls", image, "--format", "json"), &snaps); err != nil || len(snaps) != 1 {
+		t.Fatalf("%+v, %v", snaps, err)
+	}
+	base := image + "@" + snaps[0].Name
+	rbd(t, s.cluster, "snap", "rm", base)
+	content := fill(t, s.cluster, image, 8*mib)
+	rbd(t, s.cluster, "snap", "create", base)
+	second := s.backedUp(body, s.admin)
+	if second.Incremental || !strings.Contains(second.FullReason, "another snapshot") {
+		t.Errorf("%+v", second)
+	}
+	made := s.restored(second.Id, "again", s.admin)
+	if got := rbd(t, s.cluster, "export", pool+"/vol-"+made, "-"); !bytes.Equal(got, content) {
+		t.Error("it does not hold what the volume held")
+	}
+	// A volume that could not be restored is not in use by the gateway itself.
+	c := s.offsite()
+	for _, o := range s.objects("mainstay/plain/packs/") {
+		if _, err := c.PutObject(t.Context(), "offsite-bucket", o.Key, strings.NewReader("x"), 1, minio.PutObjectOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := contracttest.As[storageapi.CopyAccepted](
+		s.call("POST", "/backups/"+second.Id+"/restore", s.admin, object{"name": "damaged"}).Want(202))
+	if j := s.job(a.JobId, s.admin); j.Error == nil || j.Error.Code != "BACKUP_DAMAGED" {
+		t.Errorf("%+v %+v", j, j.Error)
+	}
+	s.done(s.call("DELETE", "/volumes/"+a.Resource.VolumeId, s.admin, nil), s.admin)
+}
+
+// offsite returns a client for the bucket of the entry offsite.
+func (s *store) offsite() *minio.Client {
+	s.Helper()
+	theirs := access{Endpoint: s.rgw.URL, Access: "theirs-access", Secret: "theirs-secret", Bucket: "offsite-bucket"}
+	return theirs.client(s.T)
+}
+
+// objects returns the objects of that bucket whose keys begin with a prefix. There is one at least.
+func (s *store) objects(prefix string) (all []minio.ObjectInfo) {
+	s.Helper()
+	for o := range s.offsite().ListObjects(s.Context(), "offsite-bucket", minio.ListObjectsOptions{Recursive: true, Prefix: prefix}) {
+		if o.Err != nil {
+			s.Fatal(o.Err)
+		}
+		all = append(all, o)
+	}
+	if len(all) == 0 {
+		s.Fatalf("there is nothing below %s", prefix)
+	}
+	return all
+}
+
+func (s *store) put(key, content string) {
+	s.Helper()
+	if _, err := s.offsite().PutObject(s.Context(), "offsite-bucket", key, strings.NewReader(content), int64(len(content)),
+		minio.PutObjectOptions{}); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *store) remove(key string) {
+	s.Helper()
+	if err := s.offsite().RemoveObject(s.Context(), "offsite-bucket", key, minio.RemoveObjectOptions{}); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// verified checks a backup, and returns the job and what it has stored.
+func (s *store) verified(backup string) (storageapi.Job, storageapi.BackupVerification) {
+	s.Helper()
+	a := s.call("POST", "/backups/"+backup+"/verify", s.admin, nil).Want(202)
+	j := s.job(contracttest.As[storageapi.BackupAccepted](a).JobId, s.admin)
+	v := contracttest.As[storageapi.Backup](s.call("GET", "/backups/"+backup, s.admin, nil).Want(200)).Verification
+	if v == nil {
+		s.Fatalf("%+v stores nothing", j)
+	}
+	return j, *v
+}
+
+func TestABucketThatLostWhatItsBackupsAreOpenedWithIsNoticed(t *testing.T) {
+	t.Parallel()
+	s := withBuckets(t)
+	bucket := s.done(s.call("POST", "/buckets", s.admin, object{"name": "kept", "connection_ref": "offsite"}), s.admin)
+	id := s.done(s.call("POST", "/volumes", s.admin, object{"name": "data", "size_bytes": mib}), s.admin)
+	s.write(id, "kept")
+	body := object{"volume_id": id, "bucket_id": bucket, "mode": "data"}
+	first := s.backedUp(body, s.admin)
+	fails := func(what string) {
+		s.Helper()
+		if j, v := s.verified(first.Id); j.State != "failed" || j.Error.Code != "BACKUP_DAMAGED" && j.Error.Code != "REPOSITORY_KEY" || v.Ok {
+			s.Errorf("%s: %+v %+v, %+v", what, j, j.Error, v)
+		}
+	}
+	passes := func(what string) {
+		s.Helper()
+		if j, v := s.verified(first.Id); j.State != "succeeded" || !v.Ok {
+			s.Errorf("%s: %+v %+v, %+v", what, j, j.Error, v)
+		}
+	}
+	passes("at first")
+	manifest, err := s.offsite().GetObject(t.Context(), "offsite-bucket", "mainstay/"+first.ObjectKey, minio.GetObjectOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.put("mainstay/"+first.ObjectKey, strings.Replace(string(text), id, first.Id, 1))
+	fails("with another manifest")
+	s.remove("mainstay/" + first.ObjectKey)
+	fails("without its manifest")
+	s.put("mainstay/"+first.ObjectKey, string(text))
+	passes("with its manifest again")
+	// What the gateway still knows, it writes again with the next backup.
+	for _, lost := range []string{s.objects("mainstay/plain/keys/")[0].Key, "mainstay/plain/config"} {
+		s.backedUp(body, s.admin) // it is open again
+		s.remove(lost)
+		s.backedUp(body, s.admin)
+		passes("after the backup after the loss of " + lost)
+	}
+	s.remove("mainstay/plain/config")
+	fails("without the config")
+	// What nobody knows any more, nothing else takes the place of.
+	s.stop()
+	s.begin()
+	a := contracttest.As[storageapi.BackupAccepted](s.call("POST", "/backup-jobs", s.admin, body).Want(202))
+	if j := s.job(a.JobId, s.admin); j.Error == nil || j.Error.Code != "BACKUP_DAMAGED" {
+		t.Errorf("%+v %+v", j, j.Error)
+	}
+	if n := len(s.objects("mainstay/plain/keys/")); n != 1 {
+		t.Errorf("%d keys", n)
+	}
+}
+
+func TestAnObjectThatIsNoBackupDoesNotKeepOthersFromBeingTakenIn(t *testing.T) {
+	t.Parallel()
+	s := withBuckets(t)
+	bucket := s.done(s.call("POST", "/buckets", s.admin, object{"name": "kept", "connection_ref": "offsite"}), s.admin)
+	id := s.done(s.call("POST", "/volumes", s.admin, object{"name": "data", "size_bytes": mib}), s.admin)
+	good := s.backedUp(object{"volume_id": id, "bucket_id": bucket, "mode": "manifest"}, s.admin)
+	manifest := func(change object) string {
+		of := uuid.NewString()
+		about := object{
+			"format": 1, "id": of, "mode": "manifest", "volume_id": "00000000-0000-0000-0000-000000000000", "volume_name": "data",
+			"kind": "block", "size_bytes": mib, "taken_at": "2026-01-02T03:04:05Z",
+		}
+		maps.Copy(about, change)
+		text, err := json.Marshal(about)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.put("mainstay/backups/00000000-0000-0000-0000-000000000000/"+of+".json", string(text))
+		return of
+	}
+	taken := map[string]bool{good.Id: true, manifest(nil): true}
+	bad := []object{
+		{"taken_at": "0000-01-01T00:00:00Z"}, {"taken_at": "0001-01-01T00:00:00+23:59"}, {"taken_at": "9999-12-31T23:59:59-23:59"},
+		{"volume_name": "a\x00b"}, {"volume_name": "../../etc"}, {"volume_name": "a\x1bb"}, {"volume_name": strings.Repeat("a", 254)},
+		{"size_bytes": int64(1)<<61 + 1}, {"size_bytes": -1}, {"kind": "tape"}, {"tenant": "../acme"}, {"format": 2}, {"id": "x"},
+	}
+	for _, change := range bad {
+		manifest(change)
+	}
+	s.put("mainstay/backups/00000000-0000-0000-0000-000000000000/x.json", "<html>")
+	s.stop()
+	s.config.Data = t.TempDir()
+	s.begin()
+	bucket = s.done(s.call("POST", "/buckets", s.admin, object{"name": "kept", "connection_ref": "offsite"}), s.admin)
+	s.done(s.call("POST", "/buckets/"+bucket+"/import", s.admin, nil), s.admin)
+	all := contracttest.As[[]storageapi.Backup](s.call("GET", "/backups", s.admin, nil).Want(200))
+	if len(all) != len(taken) {
+		t.Errorf("%d backups, want %d", len(all), len(taken))
+	}
+	for _, b := range all {
+		if !taken[b.Id] {
+			t.Errorf("%+v", b)
+		}
+	}
+	told := fmt.Sprintf("2 backups are new; %d objects were passed over", len(bad)+1)
+	if a := s.call("GET", "/events?type=audit", s.admin, nil).Want(200); !strings.Contains(a.Body, told) {
+		t.Errorf("no event says %q: %s", told, a.Body)
+	}
 }
 
 // removesBuckets deletes a bucket that has a backup.
@@ -265,12 +469,12 @@ func TestBackupsThatCannotBeRemovedAreTriedAgainAfterAnHour(t *testing.T) {
 	ahead := &atomic.Int64{}
 	restart := func(buckets ...string) {
 		s.stop()
+		s.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 		s.config.S3Buckets = buckets
 		s.run()
 		s.admin = s.sign(jose.HS256, "ada", "admin", "", 1000*time.Hour)
 	}
 	connections := s.config.S3Buckets
-	s.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	restart(connections...)
 	bucket := s.done(s.call("POST", "/buckets", s.admin, object{"name": "kept", "connection_ref": "offsite"}), s.admin)
 	id := s.done(s.call("POST", "/volumes", s.admin, object{"name": "data", "size_bytes": mib}), s.admin)
@@ -294,6 +498,27 @@ func TestBackupsThatCannotBeRemovedAreTriedAgainAfterAnHour(t *testing.T) {
 	ahead.Add(int64(2 * time.Hour))
 	if n := s.sweepBackups(); n != 7 || left() != 0 {
 		t.Errorf("%d removals, %d backups are left", n, left())
+	}
+}
+
+// What a job was about is at rest a moment before the job has ended.
+func TestABackupWhoseJobEndsIsNotRemovedASecondTime(t *testing.T) {
+	t.Parallel()
+	s := withBuckets(t)
+	bucket := s.done(s.call("POST", "/buckets", s.admin, object{"name": "kept", "connection_ref": "offsite"}), s.admin)
+	id := s.done(s.call("POST", "/volumes", s.admin, object{"name": "data", "size_bytes": mib}), s.admin)
+	b := s.backedUp(object{"volume_id": id, "bucket_id": bucket, "mode": "manifest"}, s.admin)
+	s.call("POST", "/maintenance", s.admin, object{"paused": true}).Want(200)
+	s.call("DELETE", "/backups/"+b.Id, s.admin, nil).Want(202)
+	s.stop()
+	s.change("UPDATE backups SET state = 'completed', expires_at = 1 WHERE id = ?", b.Id)
+	s.run()
+	if err := s.service.Backups().Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all := contracttest.As[[]storageapi.Job](s.call("GET", "/jobs?kind=backup.delete", s.admin, nil).Want(200))
+	if len(all) != 1 || all[0].State != "queued" {
+		t.Errorf("%+v", all)
 	}
 }
 

@@ -255,7 +255,7 @@ func (s *store) repeats(id, token string, spec object) {
 		s.Errorf("%s, not %s", again, id)
 	}
 	spec["max_objects"] = 5
-	s.call("POST", "/buckets", token, spec).Refused(409, "CONFLICT", "")
+	s.call("POST", "/buckets", token, spec).Refused(409, "CONFLICT", "name")
 	if left := s.users(); len(left) != 2 {
 		s.Errorf("%v", left)
 	}
@@ -303,7 +303,7 @@ func (s *store) adopts() {
 	if in := contracttest.As[[]storageapi.BucketEntry](s.call("GET", "/buckets/"+id+"/objects", s.admin, nil).Want(200)); len(in) != 1 || in[0].Key != "a/" {
 		s.Errorf("%+v", in)
 	}
-	s.call("POST", "/buckets", s.admin, object{"name": "again", "connection_ref": "offsite"}).Refused(409, "CONFLICT", "")
+	s.call("POST", "/buckets", s.admin, object{"name": "again", "connection_ref": "offsite"}).Refused(409, "CONFLICT", "connection_ref")
 	if _, err := storage.BucketKeys(s.Context(), s.config, slog.New(slog.DiscardHandler), id); err == nil {
 		s.Error("the gateway has no keys of it")
 	}
@@ -355,7 +355,7 @@ func TestABucketThatIsTakenInIsForgottenOnBothDatabases(t *testing.T) {
 		if again := g.done(g.call("POST", "/buckets", g.admin, spec), g.admin); again != id {
 			g.Errorf("%s, not %s", again, id)
 		}
-		g.call("POST", "/buckets", g.admin, object{"name": "again", "connection_ref": "offsite"}).Refused(409, "CONFLICT", "")
+		g.call("POST", "/buckets", g.admin, object{"name": "again", "connection_ref": "offsite"}).Refused(409, "CONFLICT", "connection_ref")
 		g.call("POST", "/buckets", g.admin, object{"name": "a"}).Refused(400, "UNSUPPORTED", "backend_id")
 		g.call("POST", "/buckets", g.admin, object{"name": "a", "backend_id": "local"}).Refused(400, "UNSUPPORTED", "backend_id")
 		ann := g.token("ann", "operator", "acme")

@@ -1,7 +1,6 @@
 package storage_test
 
 import (
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,10 +9,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	storageapi "github.com/mainstay-infra/mainstay/api/storage"
 	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
-	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/rest"
 	"github.com/mainstay-infra/mainstay/service/storage"
 )
 
@@ -82,7 +82,7 @@ func TestEveryOperationIsExercisedRefusesStrangersAndIsAudited(t *testing.T) {
 var ofTenants = map[string]bool{
 	"DeleteVolume": true, "ListAudit": true, "DeleteRBDImage": true, "MigrateRBDImage": true,
 	"RollbackGroup": true, "PromoteMirror": true, "DemoteMirror": true, "ResyncMirror": true, "RehearseFailover": true,
-	"FailOver": true,
+	"FailOver": true, "PurgeTrash": true,
 }
 
 // onlyCeph are the operations that are tested with Ceph.
@@ -179,6 +179,7 @@ func takeTour(tr *tour) {
 		tr.Errorf("%s", body)
 	}
 	tr.happened(volume)
+	tr.trashed()
 	tr.paused()
 	tr.ok("ListAudit", "/audit?q=acme", nil, 200)
 	tr.ok("VerifyAudit", "/audit/verify", nil, 200)
@@ -186,6 +187,42 @@ func takeTour(tr *tour) {
 	tr.breakAudit()
 	v := contracttest.As[storageapi.AuditVerification](tr.ok("VerifyAudit", "/audit/verify", nil, 200))
 	tr.ok("AcknowledgeAudit", "/audit/acknowledge", object{"through": v.Breaks[0].Recorded, "note": "tested"}, 204)
+}
+
+// trashed brings one volume back out of the trash, and removes another one that is in it.
+func (tr *tour) trashed() {
+	tr.Helper()
+	spec := object{"name": "data", "size_bytes": 8 * mib, "tenant_id": "acme"}
+	first := tr.done(tr.call("POST", "/volumes", tr.admin, spec), tr.admin)
+	tr.write(first, "kept")
+	tr.call("DELETE", "/volumes/"+first+"?trash_secs=2592001", tr.admin, nil).Refused(400, "VALIDATION_ERROR", "trash_secs")
+	tr.done(tr.call("DELETE", "/volumes/"+first+"?trash_secs=3600", tr.admin, nil), tr.admin)
+	tr.call("GET", "/volumes/"+first, tr.admin, nil).Refused(404, "NOT_FOUND", "")
+	second := tr.done(tr.call("POST", "/volumes", tr.admin, spec), tr.admin)
+	tr.done(tr.call("DELETE", "/volumes/"+second+"?trash_secs=60", tr.admin, nil), tr.admin)
+
+	list := tr.ok("ListTrash", "/trash?tenant=acme&cluster=local&limit=1", nil, 200)
+	page := contracttest.As[[]storageapi.TrashItem](list)
+	if len(page) != 1 || page[0].Id != second || page[0].State != "trashed" || page[0].DeletedBy != "ada" ||
+		page[0].PurgeAt.Sub(page[0].DeletedAt) != time.Minute {
+		tr.Errorf("%+v", page)
+	}
+	nextPage := "/trash?tenant=acme&cursor=" + rest.NextCursor(list.Header)
+	next := contracttest.As[[]storageapi.TrashItem](tr.call("GET", nextPage, tr.admin, nil).Want(200))
+	if len(next) != 1 || next[0].Id != first {
+		tr.Errorf("%+v", next)
+	}
+	tr.call("GET", "/trash?cursor=x", tr.admin, nil).Refused(400, "VALIDATION_ERROR", "cursor")
+	tr.call("POST", "/trash/none/restore", tr.admin, nil).Refused(404, "NOT_FOUND", "")
+	tr.done(tr.ok("RestoreTrash", "/trash/"+first+"/restore", object{"name": "data-2"}, 202), tr.admin)
+	if v := tr.volume(first, tr.admin); v.Name != "data-2" || v.State != "available" || v.TenantId != "acme" {
+		tr.Errorf("%+v", v)
+	}
+	tr.holds(first, "kept")
+	tr.done(tr.ok("PurgeTrash", "/trash/"+second, nil, 202), tr.admin)
+	if left := contracttest.As[[]storageapi.TrashItem](tr.call("GET", "/trash", tr.admin, nil).Want(200)); len(left) > 0 {
+		tr.Errorf("%+v", left)
+	}
 }
 
 // scheduled has snapshots taken of a volume of the tenant acme.
@@ -196,7 +233,7 @@ func (tr *tour) scheduled(volume string) {
 	if c.TenantId != "acme" || c.NextAt != nil || c.Enabled || c.Keep != 2 {
 		tr.Errorf("%+v", c)
 	}
-	tr.call("POST", "/schedules", tr.admin, spec).Refused(409, "CONFLICT", "")
+	tr.call("POST", "/schedules", tr.admin, spec).Refused(409, "CONFLICT", "name")
 	spec["name"], spec["first_at"] = "daily", "2099-01-01T00:00:00Z"
 	spec["enabled"] = true
 	c = contracttest.As[storageapi.Schedule](tr.ok("UpdateSchedule", "/schedules/"+c.Id, spec, 200))
@@ -283,17 +320,7 @@ func fakeBucket(t *testing.T) string {
 func (g *gateway) breakAudit() {
 	g.Helper()
 	g.stop()
-	d, err := db.Open(g.Context(), db.Config{Path: storage.DatabaseFile(g.config.Data), Schema: "storage"})
-	if err != nil {
-		g.Fatal(err)
-	}
-	err = d.Update(g.Context(), func(tx *db.Tx) error {
-		_, err := tx.Exec(g.Context(), "UPDATE audit_entries SET message = 'changed' WHERE seq = 3")
-		return err
-	})
-	if err := errors.Join(err, d.Close()); err != nil {
-		g.Fatal(err)
-	}
+	g.change("UPDATE audit_entries SET message = 'changed' WHERE seq = 3")
 	g.begin()
 }
 

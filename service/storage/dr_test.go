@@ -297,13 +297,12 @@ func (s *sites) siteLost(primary, secondary, native string, content1 []byte) {
 	for _, daemon := range []string{"ceph-mon", "ceph-osd"} {
 		s.east.Signal(s.T, daemon, syscall.SIGCONT)
 	}
+	var demotion answer
 	s.eventually("the site is back", func() bool {
-		return s.call("POST", "/dr/mirrors/"+primary+"/demote", s.admin, nil).Status == 202
+		demotion = s.call("POST", "/dr/mirrors/"+primary+"/demote", s.admin, nil)
+		return demotion.Status == 202
 	})
-	s.eventually("it is demoted", func() bool {
-		a := s.call("GET", "/dr/mirrors/"+primary+"/status", s.admin, nil)
-		return a.Status == 200 && contracttest.As[storageapi.MirrorStatus](a).Role == "secondary"
-	})
+	s.done(demotion, s.admin)
 	s.done(s.call("POST", "/dr/mirrors/"+primary+"/resync", s.admin, nil), s.admin)
 	s.eventually("it is a copy", func() bool { return s.ready(primary) })
 	s.done(s.call("POST", "/dr/failover", s.admin, object{"mirror_id": primary, "confirm": true}), s.admin)

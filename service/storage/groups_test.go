@@ -5,9 +5,11 @@ package storage_test
 import (
 	"bytes"
 	"slices"
+	"strings"
 	"testing"
 
 	storageapi "github.com/mainstay-infra/mainstay/api/storage"
+	"github.com/mainstay-infra/mainstay/kit/cephtest"
 	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
 )
 
@@ -71,6 +73,8 @@ func TestGroupsOfVolumesAreKeptAndPutBackTogether(t *testing.T) {
 			t.Errorf("%+v", v)
 		}
 	}
+	tr.call("PUT", "/tenants/acme", tr.admin, object{"quota": object{"snapshots": 9}}).Want(200)
+	tr.strangerInGroup(cluster, of, "grp-"+group.Id)
 	tr.call("DELETE", of, ann, nil).Refused(409, "CONFLICT", "")
 	tr.done(tr.ok("DeleteGroupSnapshot", of+"/snapshots/"+all[0].Id, nil, 202), tr.admin)
 	tr.ok("DeleteVolumeGroup", of, nil, 200)
@@ -82,5 +86,33 @@ func TestGroupsOfVolumesAreKeptAndPutBackTogether(t *testing.T) {
 	}
 	if left := rbd(t, cluster, "ls", cluster.Pool); len(left) != 0 {
 		t.Errorf("%s is left", left)
+	}
+}
+
+// strangerInGroup adds an image to a group behind the gateway's back. It is neither kept nor put back.
+func (tr *tour) strangerInGroup(cluster *cephtest.Cluster, of, group string) {
+	tr.Helper()
+	pool := cluster.Pool
+	rbd(tr.T, cluster, "create", "--size", "4M", pool+"/stranger")
+	rbd(tr.T, cluster, "group", "image", "add", pool+"/"+group, pool+"/stranger")
+	content := fill(tr.T, cluster, pool+"/stranger", 4*mib)
+	for _, call := range []answer{
+		tr.call("POST", of+"/snapshots", tr.admin, object{"name": "three"}),
+		tr.call("POST", of+"/snapshots/one/rollback", tr.admin, object{"confirm": true}),
+	} {
+		j := tr.job(contracttest.As[storageapi.VolumeAccepted](call.Want(202)).JobId, tr.admin)
+		if j.Error == nil || j.Error.Code != "CONFLICT" || !strings.Contains(j.Error.Message, pool+"/stranger") {
+			tr.Errorf("%s: %+v %+v", j.Kind, j, j.Error)
+		}
+	}
+	if got := rbd(tr.T, cluster, "export", pool+"/stranger", "-"); !bytes.Equal(got, content) {
+		tr.Error("what was added to the group was put back")
+	}
+	rbd(tr.T, cluster, "group", "image", "remove", pool+"/"+group, pool+"/stranger")
+	rbd(tr.T, cluster, "rm", pool+"/stranger")
+	for _, sn := range contracttest.As[[]storageapi.GroupSnapshot](tr.call("GET", of+"/snapshots", tr.admin, nil).Want(200)) {
+		if sn.Name == "three" {
+			tr.done(tr.call("DELETE", of+"/snapshots/"+sn.Id, tr.admin, nil), tr.admin)
+		}
 	}
 }

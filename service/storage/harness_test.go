@@ -3,6 +3,7 @@ package storage_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"net/http/httptest"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/config"
 	"github.com/mainstay-infra/mainstay/kit/contract"
 	"github.com/mainstay-infra/mainstay/kit/contract/contracttest"
+	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/db/dbtest"
 	"github.com/mainstay-infra/mainstay/service/storage"
 	"github.com/mainstay-infra/mainstay/service/storage/httpapi"
@@ -266,5 +268,21 @@ func (g *gateway) holds(id, want string) {
 	content, err := os.ReadFile(g.data(id))
 	if err != nil || !strings.HasPrefix(string(content), want) {
 		g.Errorf("%s holds %.20q, want %q; %v", id, content, want, err)
+	}
+}
+
+// change changes the database of a service on SQLite behind its back.
+func (g *gateway) change(statement string, args ...any) {
+	g.Helper()
+	d, err := db.Open(g.Context(), db.Config{Path: storage.DatabaseFile(g.config.Data), Schema: "storage"})
+	if err != nil {
+		g.Fatal(err)
+	}
+	err = d.Update(g.Context(), func(tx *db.Tx) error {
+		_, err := tx.Exec(g.Context(), statement, args...)
+		return err
+	})
+	if err := errors.Join(err, d.Close()); err != nil {
+		g.Fatal(err)
 	}
 }

@@ -155,11 +155,73 @@ func (tr *tour) moves(cluster *cephtest.Cluster, content []byte) {
 func (tr *tour) removesImages(cluster *cephtest.Cluster) {
 	tr.Helper()
 	pool := cluster.Pool
-	tr.call("POST", "/rbd-images", tr.admin, object{"name": "copy", "size_bytes": mib, "pool": pool}).Refused(409, "CONFLICT", "")
+	tr.call("POST", "/rbd-images", tr.admin, object{"name": "copy", "size_bytes": mib, "pool": pool}).Refused(409, "CONFLICT", "name")
 	tr.done(tr.call("DELETE", "/rbd-images/"+pool+"/copy", tr.admin, nil), tr.admin)
 	tr.done(tr.call("POST", "/rbd-images", tr.admin, object{"name": "copy", "size_bytes": mib, "pool": pool}), tr.admin)
 	if got := rbd(tr.T, cluster, "export", pool+"/copy", "-"); len(got) != mib || bytes.ContainsFunc(got, func(r rune) bool { return r != 0 }) {
 		tr.Errorf("the new image has %d bytes, or holds something", len(got))
+	}
+}
+
+func TestImagesComeBackFromTheTrashOfCeph(t *testing.T) {
+	t.Parallel()
+	g, cluster := inCeph(t)
+	pool := cluster.Pool
+	spec := object{"name": "Disk_1", "size_bytes": 8 * mib, "pool": pool}
+	of := "/rbd-images/" + pool + "/Disk_1"
+	id := g.done(g.call("POST", "/rbd-images", g.admin, spec), g.admin)
+	content := fill(t, cluster, pool+"/Disk_1", 8*mib)
+	rbd(t, cluster, "snap", "create", pool+"/Disk_1@theirs")
+	a := contracttest.As[storageapi.ImageAccepted](g.call("DELETE", of+"?trash_secs=3600", g.admin, nil).Want(202))
+	if j := g.job(a.JobId, g.admin); j.Error == nil || j.Error.Code != "CONFLICT" || !strings.Contains(j.Error.Message, "theirs") {
+		t.Errorf("with somebody's snapshot: %+v", j)
+	}
+	rbd(t, cluster, "snap", "rm", pool+"/Disk_1@theirs")
+	g.done(g.call("DELETE", of+"?trash_secs=3600", g.admin, nil), g.admin)
+	if text := string(rbd(t, cluster, "trash", "ls", pool)); !strings.Contains(text, "vol-"+id) {
+		t.Errorf("Ceph's trash: %s", text)
+	}
+	// Its name is free, and it needs another one then.
+	other := g.done(g.call("POST", "/rbd-images", g.admin, spec), g.admin)
+	g.call("POST", "/trash/"+id+"/restore", g.admin, nil).Refused(409, "CONFLICT", "name")
+	g.call("POST", "/trash/"+id+"/restore", g.admin, object{"name": ".."}).Refused(400, "VALIDATION_ERROR", "name")
+	// What others made meanwhile is in the way only when the image is to get its name.
+	rbd(t, cluster, "create", "--size", "1M", pool+"/theirs")
+	b := contracttest.As[storageapi.TrashAccepted](
+		g.call("POST", "/trash/"+id+"/restore", g.admin, object{"name": "theirs"}).Want(202))
+	if j := g.job(b.JobId, g.admin); j.Error == nil || j.Error.Code != "CONFLICT" {
+		t.Errorf("%+v", j)
+	}
+	all := contracttest.As[[]storageapi.TrashItem](g.call("GET", "/trash?cluster=prod", g.admin, nil).Want(200))
+	if len(all) != 1 || all[0].Id != id || all[0].Pool != pool || !strings.Contains(all[0].LastError, "theirs") {
+		t.Errorf("%+v", all)
+	}
+	g.done(g.call("POST", "/trash/"+id+"/restore", g.admin, object{"name": "Disk_2"}), g.admin)
+	if i := g.image(g.admin, pool, "Disk_2"); i.Id != id || i.State != "available" {
+		t.Errorf("%+v", i)
+	}
+	if got := rbd(t, cluster, "export", pool+"/Disk_2", "-"); !bytes.Equal(got, content) {
+		t.Error("it does not hold what it held")
+	}
+	// A clone that is in the trash keeps the image that it was made of.
+	g.done(g.call("POST", "/rbd-images/"+pool+"/Disk_2/snapshots", g.admin, object{"name": "one"}), g.admin)
+	clone := g.done(g.call("POST", "/rbd-images/"+pool+"/Disk_2/clone", g.admin, object{"name": "copy", "snap": "one"}), g.admin)
+	g.done(g.call("DELETE", "/rbd-images/"+pool+"/copy?trash_secs=60", g.admin, nil), g.admin)
+	g.done(g.call("DELETE", "/rbd-images/"+pool+"/Disk_2/snapshots/one", g.admin, nil), g.admin)
+	g.done(g.call("DELETE", "/rbd-images/"+pool+"/Disk_2?trash_secs=60", g.admin, nil), g.admin)
+	g.done(g.call("DELETE", "/trash/"+id, g.admin, nil), g.admin)
+	g.done(g.call("POST", "/trash/"+clone+"/restore", g.admin, nil), g.admin)
+	if got := rbd(t, cluster, "export", pool+"/copy", "-"); !bytes.Equal(got, content) {
+		t.Error("the clone does not hold what it held")
+	}
+	g.done(g.call("DELETE", "/volumes/"+clone, g.admin, nil), g.admin)
+	g.done(g.call("DELETE", "/volumes/"+other+"?trash_secs=60", g.admin, nil), g.admin)
+	g.done(g.call("DELETE", "/trash/"+other, g.admin, nil), g.admin)
+	if names := strings.Fields(string(rbd(t, cluster, "ls", pool))); len(names) != 1 || names[0] != "theirs" {
+		t.Errorf("left in the pool: %v", names)
+	}
+	if text := strings.TrimSpace(string(rbd(t, cluster, "trash", "ls", pool))); text != "" {
+		t.Errorf("left in the trash: %s", text)
 	}
 }
 
@@ -186,7 +248,7 @@ func TestImagesOfOthersAreOnlyRead(t *testing.T) {
 	if names := strings.Fields(string(rbd(t, cluster, "ls", pool))); len(names) != 1 || names[0] != "theirs" {
 		t.Errorf("%v", names)
 	}
-	g.call("POST", "/rbd-images", ann, object{"name": "theirs", "size_bytes": mib, "pool": pool}).Refused(409, "CONFLICT", "")
+	g.call("POST", "/rbd-images", ann, object{"name": "theirs", "size_bytes": mib, "pool": pool}).Refused(409, "CONFLICT", "name")
 	if i := g.image(g.admin, pool, "theirs"); i.Managed || i.TenantId != "" {
 		t.Errorf("%+v", i)
 	}

@@ -131,7 +131,7 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 			return fmt.Errorf("jwt-secret: %w", err)
 		}
 	}
-	s.gate = &gate.Gate{Tokens: verifier, Store: s.store}
+	s.gate = &gate.Gate{Tokens: verifier, Store: s.store, Low: s.db.Low}
 	cookies, err := auth.NewSealer(s.keys.Current, purposeCookies, s.keys.Accepted...)
 	if err != nil {
 		return err

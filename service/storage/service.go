@@ -145,6 +145,7 @@ func (s *Service) Run(ctx context.Context) error {
 		{Name: "monitor", Interval: time.Duration(s.cfg.MonitorInterval) * time.Second, Run: s.monitor.Round},
 		{Name: "tell of alerts", Interval: 2 * time.Second, Run: s.monitor.Notify},
 		{Name: "forget alerts", Interval: time.Hour, Run: s.monitor.Expire},
+		{Name: "empty the trash", Interval: time.Minute, Run: s.volumes.EmptyTrash},
 		{Name: "schedules", Interval: 15 * time.Second, Run: s.schedules.Run},
 		{Name: "backups", Interval: 15 * time.Second, Run: s.backups.Sweep},
 		{Name: "mirrors", Interval: 15 * time.Second, Run: s.dr.Pass},

@@ -1,6 +1,6 @@
 /** What one does with the storage gateway in the first minutes, in the browser alone. */
 import { choose, dialog, expect, expectAccessible, expectNoSidewaysScroll, shot, test } from './console';
-import { startGateway, type Gateway } from './storage';
+import { open, startGateway, type Gateway } from './storage';
 
 let g: Gateway;
 
@@ -110,6 +110,51 @@ test('a newcomer creates a volume, takes a snapshot, clones it, expands and dele
   await expect(page.getByRole('link', { name: 'data', exact: true })).toHaveCount(0);
   await expect(page.getByRole('link', { name: 'data-2' })).toBeVisible();
   expect(await volumes()).toMatchObject([{ name: 'data-2', state: 'available', size_bytes: 2 * 2 ** 30 }]);
+});
+
+test('a volume is moved to the trash, brought back under another name, and another one removed for ever', async ({ page }) => {
+  const make = async (name: string) => g.done<{ id: string }>('POST', '/volumes', { name, size_bytes: 1 << 20 });
+  await make('trashed');
+  await page.setViewportSize({ width: 1280, height: 900 });
+  await open(page, g, '/volumes');
+  const discard = async (name: string, keep: string) => {
+    await page.goto(`${g.url}/volumes`);
+    await choose(page, `Actions for ${name}`, 'Move to the trash…');
+    const form = await dialog(page, 'storage-to-trash', `Move ${name} to the trash`);
+    await expect(form.getByLabel('Keep it for')).toHaveValue('7 days');
+    await form.getByLabel('Keep it for').fill(keep);
+    await form.getByRole('button', { name: 'Move it to the trash' }).click();
+    return form;
+  };
+  const form = await discard('trashed', '31 days');
+  await expect(form.getByLabel('Keep it for')).toHaveAttribute('aria-invalid', 'true');
+  await form.getByLabel('Keep it for').fill('2 days');
+  await form.getByRole('button', { name: 'Move it to the trash' }).click();
+  await expect(form).toBeHidden();
+  await page.getByRole('link', { name: 'Trash', exact: true }).click();
+  const row = page.getByRole('row').filter({ hasText: 'trashed' });
+  await expect(row).toContainText('in 2 days');
+  await expectAccessible(page);
+  await shot(page, 'storage-trash', true);
+
+  // Its name is taken meanwhile.
+  await make('trashed');
+  await choose(page, 'Actions for trashed', 'Bring back…');
+  const back = await dialog(page, 'storage-undelete', 'Bring back trashed');
+  await back.getByRole('button', { name: 'Bring it back' }).click();
+  await expect(back.getByLabel('Name')).toHaveAttribute('aria-invalid', 'true');
+  await back.getByLabel('Name').fill('back');
+  await back.getByRole('button', { name: 'Bring it back' }).click();
+  await expect(page.getByText('The trash is empty')).toBeVisible();
+  await expect.poll(async () => (await volumes()).filter((v) => v.state === 'available').map((v) => v.name)).toEqual(expect.arrayContaining(['trashed', 'back']));
+
+  await discard('trashed', '1 day');
+  await page.goto(`${g.url}/trash`);
+  await choose(page, 'Actions for trashed', 'Remove for ever…');
+  const purge = await dialog(page, 'storage-purge', 'Remove trashed for ever?');
+  await purge.getByRole('textbox').fill('trashed');
+  await purge.getByRole('button', { name: 'Remove it for ever' }).click();
+  await expect(page.getByText('The trash is empty')).toBeVisible();
 });
 
 test('jobs are paused with a reason to wait, cancelled and resumed, on a narrow screen by the keyboard', async ({ page }) => {

@@ -49,6 +49,8 @@ type Set struct {
 	mu     sync.Mutex
 	open   map[string]*connection // by the backend's id
 	passes map[string]*pass
+	// dropped are drivers of what was replaced. Jobs may still use them, so they are closed with the Set.
+	dropped []driver.Driver
 }
 
 // connection is the driver of a backend. mu is held while it is opened.
@@ -70,6 +72,10 @@ func (s *Set) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []error
+	for _, d := range s.dropped {
+		all = append(all, d.Close())
+	}
+	s.dropped = nil
 	for _, c := range s.open {
 		c.mu.Lock()
 		if c.driver != nil {
@@ -112,6 +118,24 @@ func (s *Set) Driver(ctx context.Context, b record.Backend) (driver.Driver, erro
 	}
 	c.driver = d
 	return d, nil
+}
+
+// drop has a backend connected to anew if another storage system is in the place of the one that its driver has: it may
+// be back by then, for example after its file system was mounted again.
+func (s *Set) drop(id string, d driver.Driver, cause error) {
+	if !fault.Is(cause, fault.Conflict) {
+		return
+	}
+	c := s.connection(id)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.driver != d {
+		return
+	}
+	c.driver = nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropped = append(s.dropped, d)
 }
 
 var errSilent = fault.New(fault.Unavailable, "it has not answered within %s", answerWithin)

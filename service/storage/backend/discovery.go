@@ -99,6 +99,7 @@ func (s *Set) pass(ctx context.Context, b record.Backend, p *pass) (Summary, err
 	err = s.inspect(asking, b, d, &cluster)
 	cancel()
 	if err != nil {
+		s.drop(b.ID, d, err)
 		return out, err
 	}
 	p.cluster.Store(&cluster)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"strings"
 
@@ -18,21 +19,46 @@ import (
 	"github.com/mainstay-infra/mainstay/service/storage/state"
 )
 
+// intake is what a job that takes in backups has come to.
+type intake struct {
+	took, passed int    // backups that are new, and objects that are none
+	example      string // what is wrong with one that was passed over
+}
+
+// pass passes an object over.
+func (in *intake) pass(object string, why error) {
+	if in.passed++; in.example == "" {
+		in.example = fmt.Sprintf("%s: %s", object, fault.From(why).Message)
+	}
+}
+
+func (in *intake) String() string {
+	text := fmt.Sprintf("%d backups are new", in.took)
+	if in.passed > 0 {
+		text += fmt.Sprintf("; %d objects were passed over, for example %s", in.passed, in.example)
+	}
+	return text
+}
+
 // take is the job that takes in the backups of a bucket that are not known: those with data from the repository, the
-// others from their manifests.
+// others from their manifests. An object that is no backup does not keep the others from being taken in.
 func (m *Manager) take(ctx context.Context, a record.ImportArgs, progress func(float64)) error {
-	err := m.takeData(ctx, a)
+	var in intake
+	err := m.takeData(ctx, a, &in)
 	if fault.Is(err, fault.Unavailable) && fault.From(errors.Unwrap(err)).PublicCode() == "repository_not_found" {
 		err = nil // there are only manifests
+	}
+	if err == nil {
+		progress(record.Verifying / 2)
+		err = m.takeManifests(ctx, a, &in)
 	}
 	if err != nil {
 		return err
 	}
-	progress(record.Verifying / 2)
-	return m.takeManifests(ctx, a)
+	return m.store.NoteImport(ctx, a.Bucket, in.String())
 }
 
-func (m *Manager) takeData(ctx context.Context, a record.ImportArgs) error {
+func (m *Manager) takeData(ctx context.Context, a record.ImportArgs, in *intake) error {
 	repo, err := m.repository(ctx, record.BackupBucket{Bucket: a.Bucket, KeyRef: a.KeyRef}, false)
 	if err != nil {
 		return err
@@ -43,30 +69,43 @@ func (m *Manager) takeData(ctx context.Context, a record.ImportArgs) error {
 	}
 	for _, p := range problems {
 		m.log.Warn("a backup in a bucket cannot be read", "bucket", a.Bucket, "problem", p)
+		in.pass("a backup", fault.New(fault.Invalid, "%s", p))
 	}
 	for _, found := range all {
 		b, err := m.found(found, a)
 		if err != nil {
 			m.log.Warn("a backup in a bucket is not taken in", "bucket", a.Bucket, "backup", found.ID.String(), "error", err)
+			in.pass(found.ID.String(), err)
 			continue
 		}
-		if _, err := m.store.AddBackup(ctx, &b); err != nil {
+		if err := m.add(ctx, &b, in); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// add stores a backup that is not known.
+func (m *Manager) add(ctx context.Context, b *record.Backup, in *intake) error {
+	known, err := m.store.AddBackup(ctx, b)
+	if err == nil && !known {
+		in.took++
+	}
+	return err
+}
+
 // found returns the row of a backup that a repository holds.
 func (m *Manager) found(r *repository.Backup, a record.ImportArgs) (b record.Backup, err error) {
 	var about settingsOf
 	switch {
-	case len(r.Items) != 1 || r.Items[0].Name != itemName || r.Items[0].Size <= 0:
+	case len(r.Items) != 1 || r.Items[0].Name != itemName || r.Items[0].Size <= 0 || r.Items[0].Size > maxSize:
 		return b, fault.New(fault.Invalid, "it is not the backup of a volume")
-	case json.Unmarshal(r.Config, &about) != nil || about.Volume == "" || len(about.Volume) > 253:
+	case json.Unmarshal(r.Config, &about) != nil || !validName(about.Volume):
 		return b, fault.New(fault.Invalid, "what it says about its volume is not valid")
 	case uuid.Validate(r.Name) != nil || uuid.Validate(r.Of) != nil:
 		return b, fault.New(fault.Invalid, "its ids are not valid")
+	case !validTime(r.Started) || !validTime(r.Finished):
+		return b, fault.New(fault.Invalid, "its times are not valid")
 	}
 	of := tenantOf(r.Tenant)
 	// The repository keeps what is of a tenant below that tenant's name.
@@ -93,7 +132,7 @@ func consistency(word string) driver.Consistency {
 }
 
 // takeManifests takes in backups without data.
-func (m *Manager) takeManifests(ctx context.Context, a record.ImportArgs) error {
+func (m *Manager) takeManifests(ctx context.Context, a record.ImportArgs, in *intake) error {
 	s, err := m.bucket(ctx, a.Bucket)
 	if err != nil {
 		return err
@@ -111,6 +150,7 @@ func (m *Manager) takeManifests(ctx context.Context, a record.ImportArgs) error 
 			continue // it was removed meanwhile
 		case fault.Is(err, fault.Invalid) || fault.Is(err, fault.TooLarge):
 			m.log.Warn("a manifest in a bucket is not taken in", "bucket", a.Bucket, "object", object.Name, "error", err)
+			in.pass(object.Name, err)
 			continue
 		case err != nil:
 			return unavailable(err)
@@ -118,11 +158,11 @@ func (m *Manager) takeManifests(ctx context.Context, a record.ImportArgs) error 
 		if about.Mode != record.ModeManifest || a.Tenant != nil && *a.Tenant != about.Tenant {
 			continue
 		}
-		if _, err := m.store.AddBackup(ctx, &record.Backup{
+		if err := m.add(ctx, &record.Backup{
 			ID: about.ID, Tenant: about.Tenant, VolumeID: about.VolumeID, VolumeName: about.VolumeName, BucketID: a.Bucket,
 			Key: object.Name, Mode: about.Mode, State: state.BackupCompleted, Size: about.Size,
 			Consistency: driver.NotConsistent, CreatedAt: db.At(about.TakenAt), FinishedAt: db.At(about.TakenAt),
-		}); err != nil {
+		}, in); err != nil {
 			return err
 		}
 	}

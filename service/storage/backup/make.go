@@ -80,8 +80,12 @@ func (m *Manager) copyData(
 	if err != nil {
 		return err
 	}
-	repo, err := m.repository(ctx, record.BackupBucket{Bucket: b.BucketID, KeyRef: b.KeyRef}, true)
+	in := record.BackupBucket{Bucket: b.BucketID, KeyRef: b.KeyRef}
+	repo, err := m.repository(ctx, in, true)
 	if err != nil {
+		return err
+	}
+	if err := m.mend(ctx, in, repo); err != nil {
 		return err
 	}
 	name := driver.Name{Pool: of.Pool, Native: driver.SnapshotName(b.ID)}
@@ -94,7 +98,7 @@ func (m *Manager) copyData(
 	if err != nil {
 		return err
 	}
-	b.Size, b.Consistency = sn.Size, sn.Consistency
+	b.Size, b.Consistency, b.BaseID = sn.Size, sn.Consistency, sn.ID
 	about.Size, about.Consistency, about.TakenAt = sn.Size, string(sn.Consistency), sn.CreatedAt
 	compares := false
 	err = d.ReadSnapshot(ctx, name, func(c driver.Content) error {
@@ -171,9 +175,13 @@ func (m *Manager) parentOf(
 	} else if err != nil {
 		return nil, err
 	}
-	_, err = d.Snapshot(ctx, driver.Name{Pool: of.Pool, Native: last.Base})
-	if fault.Is(err, fault.NotFound) {
+	sn, err := d.Snapshot(ctx, driver.Name{Pool: of.Pool, Native: last.Base})
+	switch {
+	case fault.Is(err, fault.NotFound):
 		b.FullReason = "the storage does not have the snapshot of the earlier backup any more"
+		return nil, nil
+	case err == nil && last.BaseID != "" && sn.ID != last.BaseID:
+		b.FullReason = "the storage has another snapshot in the place of that of the earlier backup"
 		return nil, nil
 	}
 	return &parent{last, id, last.Base}, err

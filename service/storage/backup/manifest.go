@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,6 +14,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/repository/store"
 	"github.com/mainstay-infra/mainstay/kit/tenant"
+	"github.com/mainstay-infra/mainstay/kit/text"
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
 	"github.com/mainstay-infra/mainstay/service/storage/record"
 )
@@ -74,11 +76,11 @@ func (m *Manager) put(ctx context.Context, b *record.Backup, about manifest) err
 	if err != nil {
 		return err
 	}
-	text, err := json.MarshalIndent(about, "", "  ")
+	content, err := json.MarshalIndent(about, "", "  ")
 	if err != nil {
 		return err
 	}
-	err = s.Put(ctx, b.Key, append(text, '\n'))
+	err = s.Put(ctx, b.Key, append(content, '\n'))
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		m.forget(b.BucketID)
 		return unavailable(err)
@@ -89,11 +91,11 @@ func (m *Manager) put(ctx context.Context, b *record.Backup, about manifest) err
 
 // read reads a manifest and checks it.
 func read(ctx context.Context, s store.Store, name string) (about manifest, err error) {
-	text, err := s.Get(ctx, name, maxManifest)
+	content, err := s.Get(ctx, name, maxManifest)
 	if err != nil {
 		return about, err
 	}
-	d := json.NewDecoder(bytes.NewReader(text))
+	d := json.NewDecoder(bytes.NewReader(content))
 	if err := d.Decode(&about); err != nil {
 		return about, fault.New(fault.Invalid, "it is not a manifest")
 	}
@@ -111,10 +113,25 @@ func (about *manifest) check(name string) error {
 		return fault.New(fault.Invalid, "it is the manifest of another backup")
 	case about.Mode != record.ModeManifest && about.Mode != record.ModeData:
 		return fault.New(fault.Invalid, "its mode is not valid")
-	case about.Size <= 0 || about.VolumeName == "" || len(about.VolumeName) > 253:
+	case about.Size <= 0 || about.Size > maxSize || !validName(about.VolumeName):
 		return fault.New(fault.Invalid, "its volume is not valid")
+	case about.Kind != driver.Block && about.Kind != driver.Filesystem:
+		return fault.New(fault.Invalid, "the kind of its volume is not valid")
+	case !validTime(about.TakenAt):
+		return fault.New(fault.Invalid, "its time is not valid")
 	case about.Tenant != "" && tenant.CheckName("tenant", about.Tenant) != nil:
 		return fault.New(fault.Invalid, "its tenant is not valid")
 	}
 	return nil
 }
+
+// maxSize is the largest size of a volume, in bytes.
+const maxSize = 1 << 60
+
+// validName reports whether volumes can have a name: those in Ceph are called as their users like.
+func validName(name string) bool {
+	return name != "" && len(name) <= 253 && !strings.Contains(name, "/") && text.CheckID("", name) == nil
+}
+
+// validTime reports whether there may have been a gateway at a time. What a database cannot keep is not one.
+func validTime(t time.Time) bool { return t.Year() >= 2000 && t.UTC().Year() < 9999 }

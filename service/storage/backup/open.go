@@ -2,6 +2,8 @@ package backup
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,7 +54,7 @@ func (m *Manager) connect(ctx context.Context, id, below string) (store.Store, e
 
 // unavailable returns the fault for a bucket or a repository that cannot be opened.
 func unavailable(err error) error {
-	if fault.Is(err, fault.StorageFailed) || fault.Is(err, fault.Denied) {
+	if fault.Is(err, fault.StorageFailed) || fault.Is(err, fault.Denied) || fault.From(err).PublicCode() == "backup_damaged" {
 		return err
 	}
 	return fault.Wrap(fault.Unavailable, err, "the backups in the bucket cannot be reached: %s", fault.From(err).Message)
@@ -95,6 +97,51 @@ func (m *Manager) repository(ctx context.Context, at record.BackupBucket, create
 	defer m.mu.Unlock()
 	m.open[at] = r
 	return r, nil
+}
+
+// whole checks that the bucket still has what opens the repository of a backup, which is kept open, and the manifest of
+// the backup. What is wrong with them is a fault of another kind than Unavailable.
+func (m *Manager) whole(ctx context.Context, repo *repository.Repository, b *record.Backup) error {
+	key := m.cfg.Keys[b.KeyRef]
+	if err := repo.Check(ctx, key.opens()); err != nil {
+		m.forget(b.BucketID)
+		return err
+	}
+	s, err := m.bucket(ctx, b.BucketID)
+	if err != nil {
+		return err
+	}
+	about, err := read(ctx, s, b.Key)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return damaged("its manifest %s is not in the bucket", b.Key)
+	case fault.Is(err, fault.Invalid) || fault.Is(err, fault.TooLarge):
+		return damaged("its manifest %s is damaged: %s", b.Key, fault.From(err).Message)
+	case err != nil:
+		return unavailable(err)
+	case about.RepositoryID != b.RepositoryID || about.Tenant != b.Tenant || about.Size != b.Size:
+		return damaged("its manifest %s is that of something else", b.Key)
+	}
+	return nil
+}
+
+func damaged(format string, args ...any) error {
+	return fault.New(fault.Invalid, format, args...).WithCode("backup_damaged")
+}
+
+// mend writes again what opens a repository that is kept open, if the bucket has lost it: without that, nothing in it
+// could be read after a restart.
+func (m *Manager) mend(ctx context.Context, at record.BackupBucket, repo *repository.Repository) error {
+	key := m.cfg.Keys[at.KeyRef]
+	mended, err := repo.Mend(ctx, key.opens(), key.makes().Locks[0])
+	if err != nil {
+		m.forget(at.Bucket)
+		return unavailable(err)
+	}
+	if mended {
+		m.log.Warn("a bucket had lost what its backups are opened with, and has it again", "bucket", at.Bucket)
+	}
+	return nil
 }
 
 // forget has a bucket opened anew, for example because its keys have changed.

@@ -118,7 +118,10 @@ func (m *Manager) check(
 	progress func(float64),
 ) error {
 	var read atomic.Int64
-	err := readBack(ctx, repo, b, &sink{read: &read, with: with}, func(done float64) { progress(done * record.Verifying) })
+	err := m.whole(ctx, repo, b)
+	if err == nil {
+		err = readBack(ctx, repo, b, &sink{read: &read, with: with}, func(done float64) { progress(done * record.Verifying) })
+	}
 	if err != nil && (job.BrokenOff(ctx) || ctx.Err() != nil || fault.Is(err, fault.Unavailable)) {
 		return reason(ctx, err) // that says nothing about the backup either
 	}

@@ -161,6 +161,8 @@ func (v *View) followed() bool {
 
 const notFollowed = "the other site has not begun to copy from this one, which was promoted lately; wait until it has"
 
+const notFollowing = "this site has not begun to copy from the other one, which was promoted lately; wait until it has"
+
 // DisableBlocker returns what stands in the way of the end of the mirroring of a volume.
 func DisableBlocker(v *View) string {
 	switch {
@@ -228,6 +230,9 @@ func FailoverBlocker(v *View, force, replayed bool) string {
 	case !ok:
 		return "this site has no complete copy of the volume yet"
 	case v.There.Primary && !descends(&v.Here, v.There):
+		if has(v.There, &v.Here) { // it was primary until lately
+			return notFollowing
+		}
 		return notACopy
 	case !v.There.Primary && !has(&v.Here, v.There):
 		return PromoteBlocker(v, false, replayed)

@@ -123,6 +123,14 @@ func TestWhatStandsInTheWayOfAFailover(t *testing.T) {
 			view: view(side(false, copied(3, 2, true, true), own(4, false), own(9, true)), ptr(side(true, own(4, false)))),
 			want: "copy it again with resync",
 		},
+		"one that was primary until lately": {
+			view: view(side(false, own(4, false), own(5, true)), ptr(side(true, copied(8, 5, true, true), own(9, false)))),
+			want: "wait until it has",
+		},
+		"one that was primary until lately, and then by force": {
+			view: view(side(false, own(5, true), own(6, false), own(7, true)), ptr(side(true, copied(8, 5, true, true), own(9, false)))),
+			want: "copy it again with resync",
+		},
 		"a copy of what the other site has no more": {
 			view: view(side(false, copied(7, 4, false, true)), ptr(side(true, own(12, false)))), want: "copy it again with resync",
 		},

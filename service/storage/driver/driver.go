@@ -2,7 +2,7 @@
 // do is cut into small interfaces, of which each driver implements those that its storage system has.
 //
 //	driver.go      Driver, what every storage system tells about itself
-//	volume.go      Volumes: block devices and folders that the gateway makes
+//	volume.go      Volumes: block devices and folders that the gateway makes, and the trash for them
 //	snapshot.go    Snapshots and clones of volumes
 //	image.go       Images that users of the storage system know, too, and volumes that are put back
 //	group.go       Groups of volumes

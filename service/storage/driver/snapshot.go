@@ -25,6 +25,8 @@ type Snapshot struct {
 	Used        int64 // bytes; negative: not known
 	Consistency Consistency
 	CreatedAt   time.Time
+	// ID is another one if the snapshot was replaced by one of the same name. Empty: that cannot happen, or is not known.
+	ID string
 }
 
 // Snapshots is implemented by drivers that make snapshots.

@@ -76,6 +76,17 @@ type Volumes interface {
 	Volume(ctx context.Context, name Name) (Volume, error)
 	// ExpandVolume makes a volume as large as size, in bytes, unless it is larger already.
 	ExpandVolume(ctx context.Context, name Name, size int64) (Volume, error)
-	// DeleteVolume removes a volume and its content. Snapshots of it stay.
+	// DeleteVolume removes a volume and its content, also one in the trash. Snapshots of it stay.
 	DeleteVolume(ctx context.Context, name Name) error
+}
+
+// Trash is implemented by drivers that can keep volumes which were deleted. A volume in the trash is not there for
+// callers, and has no snapshots, but takes as much room as before.
+type Trash interface {
+	// DiscardVolume moves a volume to the trash. keep is how long the storage system should not let its own tools remove
+	// it; it does not remove it by itself. A volume that clients have open is a fault of kind Conflict.
+	DiscardVolume(ctx context.Context, name Name, keep time.Duration) error
+	// UndeleteVolume brings a volume back out of the trash. One that is not there either is a fault of kind NotFound.
+	// name may have another chosen name than before; if something has it already, that is a fault of kind Conflict.
+	UndeleteVolume(ctx context.Context, name Name) (Volume, error)
 }

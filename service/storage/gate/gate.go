@@ -45,7 +45,12 @@ type Gate struct {
 	// Tokens checks tokens. Nil: no credentials are required, and everybody is caller.Anonymous.
 	Tokens *auth.Verifier
 	Store  *record.Store
+	// Low reports whether the database has room for deletions only. Nil: it always has more.
+	Low func() bool
 }
+
+var errLow = fault.New(fault.StorageFailed, "the disk of the database is full; delete something, or make room, and try again").
+	WithCode("storage_full")
 
 // Identify returns the caller of a request.
 func (g *Gate) Identify(r *http.Request, op *contract.Operation) (caller.Caller, error) {
@@ -88,6 +93,8 @@ func (g *Gate) Admit(r *http.Request, op *contract.Operation, c caller.Caller) e
 	case nobodys[op.ID] && !c.SeesAll():
 		denied = fault.New(fault.Denied, "this takes a token without a tenant, and that of %s is for the tenant %s",
 			c.Name, c.Tenant)
+	case g.Low != nil && op.Audit != "" && op.Method != http.MethodDelete && g.Low():
+		return errLow
 	default:
 		return nil
 	}

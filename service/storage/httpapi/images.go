@@ -122,9 +122,9 @@ func (a *API) DeleteRBDImage(
 	ctx context.Context, req storageapi.DeleteRBDImageRequestObject,
 ) (storageapi.DeleteRBDImageResponseObject, error) {
 	p := req.Params
-	out, err := a.onImage(ctx, p.IdempotencyKey, p.Cluster, req.Pool, req.Image, record.JobDeleteImage, nil,
+	out, err := a.onImage(ctx, p.IdempotencyKey, p.Cluster, req.Pool, req.Image, record.JobDeleteImage, value(p.TrashSecs),
 		func(ctx context.Context, i *record.Image) (record.Volume, record.Job, error) {
-			return a.volumes.Delete(ctx, i.ID, record.JobDeleteImage)
+			return a.volumes.Delete(ctx, i.ID, deletion(record.JobDeleteImage, p.TrashSecs))
 		})
 	return storageapi.DeleteRBDImage202JSONResponse(out), err
 }

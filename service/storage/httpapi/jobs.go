@@ -7,6 +7,7 @@ import (
 
 	storageapi "github.com/mainstay-infra/mainstay/api/storage"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/httpserve"
 	"github.com/mainstay-infra/mainstay/kit/jobs"
 	"github.com/mainstay-infra/mainstay/kit/list"
 	"github.com/mainstay-infra/mainstay/kit/operation"
@@ -92,7 +93,13 @@ func (a *API) ListJobs(
 
 // GetJob returns one job, if it is asked to as soon as it has ended.
 func (a *API) GetJob(ctx context.Context, req storageapi.GetJobRequestObject) (storageapi.GetJobResponseObject, error) {
-	j, _, err := a.AwaitJob(ctx, req.Id, time.Duration(value(req.Params.Wait))*time.Second)
+	wait := time.Duration(value(req.Params.Wait)) * time.Second
+	end, err := httpserve.BeginWait(ctx, wait)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	j, _, err := a.AwaitJob(ctx, req.Id, wait)
 	return storageapi.GetJob200JSONResponse(j), err
 }
 

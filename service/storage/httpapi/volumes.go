@@ -123,9 +123,9 @@ func (a *API) ExpandVolume(
 func (a *API) DeleteVolume(
 	ctx context.Context, req storageapi.DeleteVolumeRequestObject,
 ) (storageapi.DeleteVolumeResponseObject, error) {
-	j, err := a.once(ctx, req.Params.IdempotencyKey, "DeleteVolume "+req.Id, nil,
+	j, err := a.once(ctx, req.Params.IdempotencyKey, "DeleteVolume "+req.Id, value(req.Params.TrashSecs),
 		func(ctx context.Context) (record.Job, error) {
-			return begun(a.volumes.Delete(ctx, req.Id, record.JobDeleteVolume))
+			return begun(a.volumes.Delete(ctx, req.Id, deletion(record.JobDeleteVolume, req.Params.TrashSecs)))
 		})
 	return storageapi.DeleteVolume202JSONResponse(acceptedVolume(&j)), err
 }

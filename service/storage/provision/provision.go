@@ -5,6 +5,7 @@
 //	snapshot.go   jobs of snapshots
 //	image.go      jobs of images: limits, flattening, moves and the like
 //	group.go      groups of volumes, and jobs of their snapshots
+//	trash.go      volumes that are kept after their deletion
 //
 // # How a volume comes to be
 //
@@ -78,6 +79,7 @@ func New(c Config) *Manager {
 	})
 	m.registerImages()
 	m.registerGroups()
+	m.registerTrash()
 	return m
 }
 
@@ -91,9 +93,14 @@ func (m *Manager) Expand(ctx context.Context, id, kind string, size int64) (reco
 	return m.store.ExpandVolume(ctx, id, kind, size, m.jobs.Begin)
 }
 
-// Delete begins to remove a volume, by a job of a kind.
-func (m *Manager) Delete(ctx context.Context, id, kind string) (record.Volume, record.Job, error) {
-	return m.store.DeleteVolume(ctx, id, kind, m.jobs.Begin)
+// Delete begins to remove a volume.
+func (m *Manager) Delete(ctx context.Context, id string, d record.Deletion) (record.Volume, record.Job, error) {
+	if d.Keep > 0 {
+		if err := m.hasTrash(ctx, id); err != nil {
+			return record.Volume{}, record.Job{}, err
+		}
+	}
+	return m.store.DeleteVolume(ctx, id, d, m.jobs.Begin)
 }
 
 // Snapshot begins to take a snapshot of a volume.

@@ -304,7 +304,7 @@ func TestTheWholeLifeOfAVolume(t *testing.T) {
 		g.done(j)
 		g.holds(g.volume(clone.ID), "first")
 		g.holds(v, "second")
-		if _, _, err := g.volumes.Delete(g.admin, v.ID, record.JobDeleteVolume); !fault.Is(err, fault.Conflict) {
+		if _, _, err := g.volumes.Delete(g.admin, v.ID, record.Deletion{Kind: record.JobDeleteVolume}); !fault.Is(err, fault.Conflict) {
 			t.Errorf("a volume with snapshots: %v", err)
 		}
 		if _, _, err := g.volumes.DeleteSnapshot(g.admin, sn.ID, record.JobDeleteSnapshot, false); !fault.Is(err, fault.Conflict) {
@@ -315,7 +315,7 @@ func TestTheWholeLifeOfAVolume(t *testing.T) {
 		}
 		g.done(j)
 		g.holds(g.volume(clone.ID), "first")
-		if _, j, err = g.volumes.Delete(g.admin, v.ID, record.JobDeleteVolume); err != nil {
+		if _, j, err = g.volumes.Delete(g.admin, v.ID, record.Deletion{Kind: record.JobDeleteVolume}); err != nil {
 			t.Fatal(err)
 		}
 		g.done(j)
@@ -357,12 +357,40 @@ func TestARepeatedRequestMakesOneVolume(t *testing.T) {
 			}
 		}
 		// Its name is free once it is deleted.
-		if _, j, err = g.volumes.Delete(g.admin, v.ID, record.JobDeleteVolume); err != nil {
+		if _, j, err = g.volumes.Delete(g.admin, v.ID, record.Deletion{Kind: record.JobDeleteVolume}); err != nil {
 			t.Fatal(err)
 		}
 		g.done(j)
 		if again, _, err = g.volumes.Create(g.admin, record.VolumeRequest{Name: "data", Size: mib}); err != nil || again.ID == v.ID {
 			t.Errorf("%+v, %v", again, err)
+		}
+	})
+}
+
+// Two replicas look at the same moment, and both find the name free.
+func TestTheSameRequestAtOnceMakesOneVolume(t *testing.T) {
+	t.Parallel()
+	engines(t, func(g *gateway) {
+		const atOnce = 8
+		ids, jobs, problems := make([]string, atOnce), make([]string, atOnce), make([]error, atOnce)
+		var requests sync.WaitGroup
+		start := make(chan struct{})
+		for i := range atOnce {
+			requests.Go(func() {
+				<-start
+				v, j, err := g.volumes.Create(g.admin, record.VolumeRequest{Name: "data", Size: mib, Kind: driver.Filesystem})
+				ids[i], jobs[i], problems[i] = v.ID, j.ID, err
+				if v.Kind != driver.Filesystem {
+					t.Errorf("%+v", v)
+				}
+			})
+		}
+		close(start)
+		requests.Wait()
+		for i := range atOnce {
+			if problems[i] != nil || ids[i] != ids[0] || jobs[i] != jobs[0] || ids[i] == "" {
+				t.Errorf("%s by %s, not %s by %s: %v", ids[i], jobs[i], ids[0], jobs[0], problems[i])
+			}
 		}
 	})
 }
@@ -487,7 +515,7 @@ func TestTenantsSeeOnlyTheirOwn(t *testing.T) {
 			"job":      second(g.store.Job(beta, j.ID)),
 			"tenant":   second(g.store.Tenant(beta, "acme")),
 			"expand":   third(g.volumes.Expand(beta, v.ID, record.JobExpandVolume, 2*mib)),
-			"delete":   third(g.volumes.Delete(beta, v.ID, record.JobDeleteVolume)),
+			"delete":   third(g.volumes.Delete(beta, v.ID, record.Deletion{Kind: record.JobDeleteVolume})),
 			"clone":    third(g.volumes.Clone(beta, sn.ID, record.CloneRequest{Kind: record.JobClone, Name: "stolen"})),
 			"nobody":   second(g.store.Volume(t.Context(), v.ID)),
 		} {
@@ -543,7 +571,7 @@ func TestAFailureIsToldAndTheNextAttemptMakesTheVolume(t *testing.T) {
 		if v = g.volume(again.ID); v.State != state.GrowthFailed || v.Size != 16*mib {
 			t.Errorf("%+v", v)
 		}
-		if _, j, err = g.volumes.Delete(g.admin, again.ID, record.JobDeleteVolume); err != nil {
+		if _, j, err = g.volumes.Delete(g.admin, again.ID, record.Deletion{Kind: record.JobDeleteVolume}); err != nil {
 			t.Fatal(err)
 		}
 		g.ended(j)
@@ -551,7 +579,7 @@ func TestAFailureIsToldAndTheNextAttemptMakesTheVolume(t *testing.T) {
 			t.Errorf("%+v", v)
 		}
 		g.broken.Store(nil)
-		if _, j, err = g.volumes.Delete(g.admin, again.ID, record.JobDeleteVolume); err != nil {
+		if _, j, err = g.volumes.Delete(g.admin, again.ID, record.Deletion{Kind: record.JobDeleteVolume}); err != nil {
 			t.Fatal(err)
 		}
 		g.done(j)
@@ -635,7 +663,7 @@ func TestDiscoveryTakesInWhatIsThereAndMarksWhatVanished(t *testing.T) {
 			}
 			foreign++
 			for _, err := range []error{
-				third(g.volumes.Delete(g.admin, v.ID, record.JobDeleteVolume)), third(g.volumes.Expand(g.admin, v.ID, record.JobExpandVolume, 1<<40)),
+				third(g.volumes.Delete(g.admin, v.ID, record.Deletion{Kind: record.JobDeleteVolume})), third(g.volumes.Expand(g.admin, v.ID, record.JobExpandVolume, 1<<40)),
 				third(g.volumes.Snapshot(g.admin, record.SnapshotRequest{Volume: v.ID, Kind: record.JobSnapshot, Name: "x"})),
 			} {
 				if !fault.Is(err, fault.Conflict) {
@@ -668,7 +696,7 @@ func TestAnotherStorageSystemInTheSamePlaceIsRefused(t *testing.T) {
 		if _, err := g.backends.Discover(g.admin, g.backend.ID); !fault.Is(err, fault.Conflict) {
 			t.Errorf("%v", err)
 		}
-		_, j, err := g.volumes.Delete(g.admin, v.ID, record.JobDeleteVolume)
+		_, j, err := g.volumes.Delete(g.admin, v.ID, record.Deletion{Kind: record.JobDeleteVolume})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -695,7 +723,7 @@ func TestARunThatWasOvertakenChangesNothing(t *testing.T) {
 			t.Errorf("%+v", now)
 		}
 		g.write(v, "kept")
-		_, j, err := g.volumes.Delete(g.admin, v.ID, record.JobDeleteVolume)
+		_, j, err := g.volumes.Delete(g.admin, v.ID, record.Deletion{Kind: record.JobDeleteVolume})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -806,7 +834,7 @@ func TestNothingIsChangedInAReadOnlyBackend(t *testing.T) {
 		for name, err := range map[string]error{
 			"create":          third(g.volumes.Create(g.admin, record.VolumeRequest{Name: "more", Size: mib})),
 			"expand":          third(g.volumes.Expand(g.admin, v.ID, record.JobExpandVolume, 16*mib)),
-			"delete":          third(g.volumes.Delete(g.admin, v.ID, record.JobDeleteVolume)),
+			"delete":          third(g.volumes.Delete(g.admin, v.ID, record.Deletion{Kind: record.JobDeleteVolume})),
 			"snapshot":        third(g.volumes.Snapshot(g.admin, record.SnapshotRequest{Volume: v.ID, Kind: record.JobSnapshot, Name: "two"})),
 			"delete snapshot": third(g.volumes.DeleteSnapshot(g.admin, sn.ID, record.JobDeleteSnapshot, true)),
 			"clone":           third(g.volumes.Clone(g.admin, sn.ID, record.CloneRequest{Kind: record.JobClone, Name: "copy"})),

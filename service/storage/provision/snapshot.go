@@ -92,6 +92,12 @@ func (m *Manager) Sweep(ctx context.Context) error {
 		return err
 	}
 	for _, v := range volumes {
+		if !v.PurgeAt.IsZero() {
+			if err := m.endLostTrash(ctx, &v, lost); err != nil {
+				return err
+			}
+			continue
+		}
 		action := map[state.Volume]state.Action{
 			state.Creating: state.Create, state.Expanding: state.Expand, state.Deleting: state.Delete,
 			state.Restoring: state.Restore, state.Maintenance: state.Change,

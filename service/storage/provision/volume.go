@@ -99,6 +99,9 @@ func (m *Manager) expand(ctx context.Context, a record.VolumeArgs, progress func
 }
 
 func (m *Manager) delete(ctx context.Context, a record.VolumeArgs, progress func(float64)) error {
+	if a.Keep > 0 {
+		return m.discard(ctx, a, progress)
+	}
 	return m.on(ctx, a, state.Delete, func(ctx context.Context, v *record.Volume) (*driver.Volume, error) {
 		d, name, err := reach[driver.Volumes](ctx, m, v)
 		if err != nil {
@@ -111,14 +114,19 @@ func (m *Manager) delete(ctx context.Context, a record.VolumeArgs, progress func
 			return nil, err
 		}
 		progress(record.Verifying)
-		switch _, err := d.Volume(ctx, name); {
-		case err == nil:
-			return nil, fault.New(fault.Unavailable, "the storage still has the volume")
-		case !fault.Is(err, fault.NotFound):
-			return nil, err
-		}
-		return nil, nil
+		return nil, gone(ctx, d, name)
 	})
+}
+
+// gone checks with the storage system that a volume is not there any more.
+func gone(ctx context.Context, d driver.Volumes, name driver.Name) error {
+	switch _, err := d.Volume(ctx, name); {
+	case err == nil:
+		return fault.New(fault.Unavailable, "the storage still has the volume")
+	case !fault.Is(err, fault.NotFound):
+		return err
+	}
+	return nil
 }
 
 // dropBases removes the snapshots that backups of a volume are compared with: they go with the volume.

@@ -118,14 +118,14 @@ type OSD struct {
 // AddBackend stores a backend, whose id it makes.
 func (s *Store) AddBackend(ctx context.Context, b Backend) (Backend, error) {
 	b.ID, b.CreatedAt = NewID(), db.At(s.now())
-	err := s.db.Update(ctx, func(tx *db.Tx) error {
+	err := s.update(ctx, func(tx *db.Tx) error {
 		if err := tx.Insert(ctx, "backends", &b); err != nil {
 			return err
 		}
 		return s.note(ctx, tx, audit.Entry{Action: "backend.create", Target: b.ID, Message: b.Type + " " + b.Name})
 	})
 	if db.IsUnique(err) {
-		err = fault.New(fault.Conflict, "there is a backend named %s already", b.Name)
+		err = fault.New(fault.Conflict, "there is a backend named %s already", b.Name).WithField("name")
 	}
 	return b, err
 }
@@ -156,7 +156,7 @@ func (s *Store) BackendsPage(ctx context.Context, kind, after string, limit int)
 
 // NoteDiscovery writes the audit entry of a pass over a backend.
 func (s *Store) NoteDiscovery(ctx context.Context, id string) error {
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		b, err := backendIn(ctx, tx, id, "")
 		if err != nil {
 			return err
@@ -181,7 +181,7 @@ func (s *Store) Cordon(ctx context.Context, id string, cordoned bool) (b Backend
 	if cordoned {
 		action = "backend.cordon"
 	}
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		if _, err := tx.Exec(ctx, "UPDATE backends SET cordoned = ? WHERE id = ?", cordoned, id); err != nil {
 			return err
 		}

@@ -41,6 +41,7 @@ type Backup struct {
 	Consistency  driver.Consistency `db:"consistency"`
 	RepositoryID string             `db:"repository_id"`
 	Base         string             `db:"base"`
+	BaseID       string             `db:"base_id"`
 	Keep         int64              `db:"keep"`
 	LastError    string             `db:"last_error"`
 	VerifiedBy   string             `db:"verified_by"`
@@ -122,7 +123,7 @@ type BackupArgs struct {
 
 // CreateBackup stores a backup that is to be made, and begins the job.
 func (s *Store) CreateBackup(ctx context.Context, req BackupRequest, begin Begin) (b Backup, j Job, err error) {
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		v, err := volumeIn(ctx, tx, req.Volume, tx.ForUpdate())
 		if err != nil {
 			return err
@@ -175,20 +176,20 @@ func (s *Store) CreateBackup(ctx context.Context, req BackupRequest, begin Begin
 
 // SaveBackup stores what a job finds out about a backup.
 func (s *Store) SaveBackup(ctx context.Context, b *Backup) error {
-	return s.db.Update(ctx, func(tx *db.Tx) error { return saveBackup(ctx, tx, b) })
+	return s.update(ctx, func(tx *db.Tx) error { return saveBackup(ctx, tx, b) })
 }
 
 func saveBackup(ctx context.Context, tx *db.Tx, b *Backup) error {
 	_, err := tx.Exec(ctx, `UPDATE backups SET state = ?, incremental = ?, full_reason = ?, parent = ?, size_bytes = ?,
-		stored_bytes = ?, checksum = ?, consistency = ?, repository_id = ?, base = ?, last_error = ?, finished_at = ?
+		stored_bytes = ?, checksum = ?, consistency = ?, repository_id = ?, base = ?, base_id = ?, last_error = ?, finished_at = ?
 		WHERE id = ?`, b.State, b.Incremental, b.FullReason, b.Parent, b.Size, b.Stored, b.Checksum, b.Consistency,
-		b.RepositoryID, b.Base, b.LastError, b.FinishedAt, b.ID)
+		b.RepositoryID, b.Base, b.BaseID, b.LastError, b.FinishedAt, b.ID)
 	return err
 }
 
 // FailBackup stores why a backup could not be made. One that is complete, or deleted, stays as it is.
 func (s *Store) FailBackup(ctx context.Context, id string, cause error) error {
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, "UPDATE backups SET state = ?, last_error = ?, finished_at = ? WHERE id = ? AND state IN (?, ?, ?)",
 			state.BackupFailed, fault.From(cause).Message, db.At(s.now()), id, state.BackupPending, state.BackupUploading,
 			state.BackupVerifying)
@@ -232,7 +233,7 @@ func (s *Store) BackupsOfGoneBuckets(ctx context.Context) (all []Backup, err err
 
 // ForgetBase stores that the snapshot of a backup is gone.
 func (s *Store) ForgetBase(ctx context.Context, id string) error {
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, "UPDATE backups SET base = '' WHERE id = ?", id)
 		return err
 	})
@@ -240,7 +241,7 @@ func (s *Store) ForgetBase(ctx context.Context, id string) error {
 
 // DeleteBackup stores that a backup is removed, and begins the job. One that is being made stays.
 func (s *Store) DeleteBackup(ctx context.Context, id string, begin Begin) (b Backup, j Job, err error) {
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		b, j, err = s.deleteBackup(ctx, tx, id, "", begin)
 		return err
 	})
@@ -277,9 +278,10 @@ func (s *Store) deleteBackup(ctx context.Context, tx *db.Tx, id, why string, beg
 // does not answer would get a job and an audit entry for each of its backups in every round.
 const removeAgain = time.Hour
 
-// rested is the condition that no job of something has failed since a time.
+// rested is the condition that no job of something has failed since a time, or is about to: what a job was about is at
+// rest a moment before the job has ended.
 const rested = `NOT EXISTS (SELECT 1 FROM operations o JOIN jobs j ON j.id = o.id WHERE o.resource_id = %s.id
-	AND j.state = 'failed' AND j.finished_at > ?)`
+	AND (j.finished_at IS NULL OR j.state = 'failed' AND j.finished_at > ?))`
 
 // ExpireBackups begins the removal of some backups that are older than they may be, or of which there are enough newer
 // ones.
@@ -287,7 +289,7 @@ func (s *Store) ExpireBackups(ctx context.Context, begin Begin) error {
 	const atOnce = 50
 	now := s.now()
 	since := db.At(now.Add(-removeAgain))
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		var old []string
 		if err := tx.Select(ctx, &old, "SELECT id FROM backups WHERE expires_at < ? AND state IN (?, ?) AND "+
 			fmt.Sprintf(rested, "backups")+" ORDER BY id LIMIT ?",
@@ -320,7 +322,7 @@ func (s *Store) ExpireBackups(ctx context.Context, begin Begin) error {
 
 // EndBackupDeletion stores how the removal of a backup ended.
 func (s *Store) EndBackupDeletion(ctx context.Context, a BackupArgs, failed error) error {
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		if failed == nil {
 			_, err := tx.Exec(ctx, "DELETE FROM backups WHERE id = ?", a.ID)
 			return err
@@ -347,7 +349,7 @@ func (s *Store) usableBackup(ctx context.Context, tx *db.Tx, id string) (Backup,
 
 // VerifyBackup begins to check a backup.
 func (s *Store) VerifyBackup(ctx context.Context, id, method string, begin Begin) (b Backup, j Job, err error) {
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		if b, err = s.usableBackup(ctx, tx, id); err != nil {
 			return err
 		}
@@ -375,7 +377,7 @@ const (
 
 // SetVerified stores what the newest check of a backup has found.
 func (s *Store) SetVerified(ctx context.Context, b *Backup) error {
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		j, err := newest(ctx, tx, JobVerifyBackup, b.ID)
 		if err != nil {
 			return err
@@ -404,7 +406,7 @@ type RestoreArgs struct {
 func (s *Store) RestoreBackup(
 	ctx context.Context, id string, req RestoreRequest, begin Begin,
 ) (v Volume, j Job, err error) {
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		b, err := s.usableBackup(ctx, tx, id)
 		if err != nil {
 			return err
@@ -447,7 +449,7 @@ func (s *Store) RestoreBackup(
 		})
 	})
 	if db.IsUnique(err) {
-		err = fault.New(fault.Conflict, "there is a volume of this name already")
+		err = fault.New(fault.Conflict, "there is a volume of this name already").WithField("name")
 	}
 	return v, j, err
 }
@@ -486,7 +488,7 @@ type ImportArgs struct {
 // ImportBackups begins to take in the backups of a bucket that are not known. From a bucket of a tenant, which can
 // write what it likes there, only that tenant's are taken in.
 func (s *Store) ImportBackups(ctx context.Context, a ImportArgs, begin Begin) (b Bucket, j Job, err error) {
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		if b, err = bucketIn(ctx, tx, a.Bucket, tx.ForUpdate()); err != nil {
 			return err
 		}
@@ -515,7 +517,7 @@ func (s *Store) ImportBackups(ctx context.Context, a ImportArgs, begin Begin) (b
 
 // AddBackup stores a backup that was found in a bucket. known reports whether it was there already.
 func (s *Store) AddBackup(ctx context.Context, b *Backup) (known bool, err error) {
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		var id string
 		err := tx.Get(ctx, &id, "SELECT id FROM backups WHERE id = ? OR bucket_id = ? AND repository_id = ? AND ? <> ''",
 			b.ID, b.BucketID, b.RepositoryID, b.RepositoryID)
@@ -529,6 +531,17 @@ func (s *Store) AddBackup(ctx context.Context, b *Backup) (known bool, err error
 		return tx.Insert(ctx, "backups", b)
 	})
 	return known, err
+}
+
+// NoteImport writes the audit entry of what was taken in from a bucket.
+func (s *Store) NoteImport(ctx context.Context, bucket, message string) error {
+	return s.update(ctx, func(tx *db.Tx) error {
+		b, err := bucketIn(ctx, tx, bucket, "")
+		if err != nil {
+			return err
+		}
+		return s.note(ctx, tx, audit.Entry{Action: "backup.imported", Target: b.ID, Tenant: b.Tenant, Message: message})
+	})
 }
 
 // BackupBuckets lists the buckets with backups that have data, with the keys that these are encrypted with.

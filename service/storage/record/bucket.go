@@ -142,7 +142,7 @@ func bucketPlace(ctx context.Context, q db.Querier, named string) (b Backend, er
 // CreateBucket stores a bucket that is to be made or taken in, and begins its job. A request that is repeated gets the
 // bucket and the job that it began; one for a bucket that could not be made tries again.
 func (s *Store) CreateBucket(ctx context.Context, req BucketRequest, begin Begin) (b Bucket, j Job, err error) {
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		b, j = Bucket{}, Job{}
 		if err := s.admit(ctx, tx, "tenant_id", req.Tenant, Use{}); err != nil {
 			return err
@@ -158,7 +158,8 @@ func (s *Store) CreateBucket(ctx context.Context, req BucketRequest, begin Begin
 		return s.addBucket(ctx, tx, &b, &j, &req, begin)
 	})
 	if db.IsUnique(err) {
-		err = fault.New(fault.Conflict, "the bucket of the entry %s was taken in already", req.ConnectionRef)
+		err = fault.New(fault.Conflict, "the bucket of the entry %s was taken in already", req.ConnectionRef).
+			WithField("connection_ref")
 	}
 	return b, j, err
 }
@@ -179,7 +180,8 @@ func (s *Store) bucketAgain(ctx context.Context, tx *db.Tx, b *Bucket, req *Buck
 			"delete it first", b.Name)
 	case at != b.BackendID, b.MaxObjects != req.MaxObjects, b.MaxSize != req.MaxSize, b.Versioning != req.Versioning,
 		b.ConnectionRef != req.ConnectionRef:
-		return Job{}, fault.New(fault.Conflict, "there is a bucket named %s already, which was made in another way", b.Name)
+		return Job{}, fault.New(fault.Conflict, "there is a bucket named %s already, which was made in another way", b.Name).
+			WithField("name")
 	}
 	if b.State != state.BucketFailed {
 		if j, err := newest(ctx, tx, JobCreateBucket, b.ID); err != nil || j.ID != "" {
@@ -241,7 +243,7 @@ type BucketArgs struct{ ID string }
 // DeleteBucket stores that a bucket is removed or forgotten, and begins the job. Unless it is forced, one that has
 // backups stays.
 func (s *Store) DeleteBucket(ctx context.Context, id string, force bool, begin Begin) (b Bucket, j Job, err error) {
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		if b, err = bucketIn(ctx, tx, id, tx.ForUpdate()); err != nil {
 			return err
 		}
@@ -315,7 +317,7 @@ func (s *Store) FailBucket(ctx context.Context, id string, during state.Bucket, 
 func (s *Store) endBucket(
 	ctx context.Context, id string, during state.Bucket, change func(tx *db.Tx, b *Bucket) error,
 ) error {
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		b, err := bucketIn(ctx, tx, id, tx.ForUpdate())
 		if fault.Is(err, fault.NotFound) || err == nil && b.State != during {
 			return nil

@@ -33,7 +33,7 @@ func (c Capacity) Health() driver.Health { return ranks[c.Rank] }
 // SampleCapacity stores how full the clusters are that have answered when they were last asked.
 func (s *Store) SampleCapacity(ctx context.Context) error {
 	now := s.now()
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		for _, k := range capacitySteps {
 			if _, err := tx.Exec(ctx, `INSERT INTO capacity (cluster_id, step, at, raw_bytes, used_bytes, health)
 				SELECT id, CAST(? AS BIGINT), CAST(? AS BIGINT), raw_bytes, used_bytes,
@@ -96,7 +96,7 @@ func (s *Store) Forecasts(ctx context.Context, cluster string) (all []Forecast, 
 
 // PutForecast stores the forecast of a cluster in the place of the one before.
 func (s *Store) PutForecast(ctx context.Context, f Forecast) error {
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, `INSERT INTO forecasts (cluster_id, days, growth, error, full_at, full_earliest_at)
 			VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (cluster_id) DO UPDATE SET days = excluded.days, growth = excluded.growth,
 			error = excluded.error, full_at = excluded.full_at, full_earliest_at = excluded.full_earliest_at`,

@@ -11,7 +11,7 @@ import (
 
 // Unreached stores that a backend could not be asked.
 func (s *Store) Unreached(ctx context.Context, backend, why string) error {
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		if _, err := tx.Exec(ctx, "UPDATE backends SET last_error = ? WHERE id = ?", why, backend); err != nil {
 			return err
 		}
@@ -26,7 +26,7 @@ func (s *Store) SeeCluster(
 	ctx context.Context, backend string, can driver.Capabilities, seen driver.Cluster,
 ) (c Cluster, err error) {
 	now := db.At(s.now())
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		c = Cluster{}
 		b, err := backendIn(ctx, tx, backend, tx.ForUpdate())
 		if err != nil {
@@ -113,7 +113,7 @@ func seeOSDs(ctx context.Context, tx *db.Tx, cluster string, osds []driver.OSD) 
 // fresh is how many these are.
 func (s *Store) SeeVolumes(ctx context.Context, cluster string, seen []driver.Volume) (fresh int64, err error) {
 	now := db.At(s.now())
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		fresh = 0
 		pools := map[string]string{}
 		var all []Pool
@@ -176,7 +176,7 @@ func (s *Store) seeVolume(
 // EndPass stores that a pass over a storage system, which began at a time, has told all volumes: those that it has not
 // told, and that nobody has changed since, are missing.
 func (s *Store) EndPass(ctx context.Context, backend, cluster string, begun db.Time) (missing int64, err error) {
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		missing, err = tx.Exec(ctx, `UPDATE volumes SET state = ?, updated_at = ? WHERE cluster_id = ? AND deleted_at IS NULL
 			AND (seen_at IS NULL OR seen_at < ?) AND updated_at < ? AND state IN (?, ?, ?)`,
 			state.Missing, db.At(s.now()), cluster, begun, begun, state.Available, state.InUse, state.GrowthFailed)

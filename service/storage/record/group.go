@@ -91,7 +91,7 @@ func groupIn(ctx context.Context, q db.Querier, id, lock string) (g Group, err e
 
 // CreateGroup stores a group of volumes.
 func (s *Store) CreateGroup(ctx context.Context, name string, volumes []string) (g Group, err error) {
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		g = Group{ID: NewID(), Name: name, CreatedAt: db.At(s.now()), Volumes: volumes}
 		for i, id := range volumes {
 			v, err := volumeIn(ctx, tx, id, tx.ForUpdate())
@@ -182,7 +182,7 @@ func (s *Store) DeleteGroup(ctx context.Context, id string, dissolve func(*Group
 	if err := dissolve(&g); err != nil {
 		return g, err
 	}
-	return g, s.db.Update(ctx, func(tx *db.Tx) error {
+	return g, s.update(ctx, func(tx *db.Tx) error {
 		if g, err = s.unused(ctx, tx, id, tx.ForUpdate()); err != nil {
 			return err
 		}
@@ -259,7 +259,7 @@ type GroupArgs struct {
 func (s *Store) SnapshotGroup(
 	ctx context.Context, group, name, schedule string, begin Begin,
 ) (sn GroupSnapshot, j Job, err error) {
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		g, err := groupIn(ctx, tx, group, tx.ForUpdate())
 		if err != nil {
 			return err
@@ -292,7 +292,7 @@ func (s *Store) SnapshotGroup(
 		})
 	})
 	if db.IsUnique(err) {
-		err = fault.New(fault.Conflict, "the group has a snapshot named %s already", name)
+		err = fault.New(fault.Conflict, "the group has a snapshot named %s already", name).WithField("name")
 	}
 	return sn, j, err
 }
@@ -303,7 +303,7 @@ func (s *Store) EndGroupSnapshot(ctx context.Context, a GroupArgs, failed error)
 	if failed != nil {
 		next, message = state.SnapshotFailed, fault.From(failed).Message
 	}
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, "UPDATE group_snapshots SET state = ?, last_error = ? WHERE id = ? AND state = ?",
 			next, message, a.Snapshot, state.SnapshotCreating)
 		return err
@@ -314,7 +314,7 @@ func (s *Store) EndGroupSnapshot(ctx context.Context, a GroupArgs, failed error)
 func (s *Store) DeleteGroupSnapshot(
 	ctx context.Context, group, named string, begin Begin,
 ) (sn GroupSnapshot, j Job, err error) {
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		if sn, err = groupSnapshotIn(ctx, tx, group, named, tx.ForUpdate()); err != nil {
 			return err
 		}
@@ -341,7 +341,7 @@ func (s *Store) DeleteGroupSnapshot(
 
 // EndGroupSnapshotDeletion stores how the removal of a snapshot ended.
 func (s *Store) EndGroupSnapshotDeletion(ctx context.Context, a GroupArgs, failed error) error {
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		if failed == nil {
 			_, err := tx.Exec(ctx, "DELETE FROM group_snapshots WHERE id = ?", a.Snapshot)
 			return err
@@ -356,7 +356,7 @@ func (s *Store) EndGroupSnapshotDeletion(ctx context.Context, a GroupArgs, faile
 func (s *Store) RevertGroup(
 	ctx context.Context, group, named string, begin Begin,
 ) (sn GroupSnapshot, j Job, err error) {
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		g, err := groupIn(ctx, tx, group, tx.ForUpdate())
 		if err != nil {
 			return err

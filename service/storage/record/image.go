@@ -90,7 +90,7 @@ type ImageRequest struct {
 
 // CreateImage stores an image that is to be made under a name that its user has chosen, and begins the job.
 func (s *Store) CreateImage(ctx context.Context, req ImageRequest, begin Begin) (v Volume, j Job, err error) {
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		place, err := placeIn(ctx, tx, "pool", req.Cluster, req.Pool)
 		if err != nil {
 			return err
@@ -130,7 +130,7 @@ func (s *Store) CreateImage(ctx context.Context, req ImageRequest, begin Begin) 
 }
 
 func errImageTaken(name string) error {
-	return fault.New(fault.Conflict, "the pool has an image %s already", name)
+	return fault.New(fault.Conflict, "the pool has an image %s already", name).WithField("name")
 }
 
 // errDots refuses names that paths of requests cannot have.
@@ -199,7 +199,7 @@ type ImageChange struct {
 
 // ChangeImage begins a job that changes a volume in a pool for images.
 func (s *Store) ChangeImage(ctx context.Context, id string, c ImageChange, begin Begin) (v Volume, j Job, err error) {
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		if v, err = volumeIn(ctx, tx, id, tx.ForUpdate()); err != nil {
 			return err
 		}
@@ -337,7 +337,7 @@ type UsageArgs struct{ Clusters []string }
 
 // CountUsage begins a job that counts what the images of a cluster use. Empty: of all clusters that have images.
 func (s *Store) CountUsage(ctx context.Context, cluster string, begin Begin) (clusters []string, j Job, err error) {
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		if err := tx.Select(ctx, &clusters, `SELECT c.id FROM clusters c WHERE (? = '' OR c.id = ?) AND EXISTS
 			(SELECT 1 FROM pools p WHERE p.cluster_id = c.id AND p.kind = ? AND NOT p.missing) ORDER BY c.id`,
 			cluster, cluster, driver.PoolRBD); err != nil {
@@ -378,7 +378,7 @@ func (s *Store) ImagePools(ctx context.Context, cluster string) (all []Pool, err
 
 // SetUsed stores what the volume with a native name uses, in bytes.
 func (s *Store) SetUsed(ctx context.Context, pool, native string, used int64) error {
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, "UPDATE volumes SET used_bytes = ? WHERE pool_id = ? AND native = ? AND deleted_at IS NULL",
 			used, pool, native)
 		return err

@@ -48,6 +48,9 @@ const (
 	JobUnsnapshotImage = "image.snapshot.delete"
 	JobCountUsage      = "image.refresh_usage"
 
+	JobPurge    = "trash.purge"
+	JobUndelete = "trash.restore"
+
 	JobOSDOut      = "osd.out"
 	JobOSDIn       = "osd.in"
 	JobReweightOSD = "osd.reweight"
@@ -78,7 +81,7 @@ const (
 var AdminJobs = map[string]bool{
 	JobDeleteVolume: true, JobDeleteImage: true, JobShrinkImage: true, JobMoveImage: true,
 	JobOSDOut: true, JobOSDIn: true, JobReweightOSD: true,
-	JobImportBackups: true, JobRevertGroup: true,
+	JobImportBackups: true, JobRevertGroup: true, JobPurge: true,
 	JobPromote: true, JobDemote: true, JobResync: true, JobFailover: true, JobRehearse: true,
 }
 
@@ -94,6 +97,7 @@ const (
 	TypeBackup        = "backup"
 	TypeGroupSnapshot = "group_snapshot"
 	TypeMirror        = "mirror"
+	TypeTrash         = "trash"
 )
 
 func newJob(kind, tenant, resourceType, resourceID string) Job {
@@ -158,7 +162,7 @@ func (s *Store) Job(ctx context.Context, id string) (Job, error) {
 
 // CancelJob calls cancel, which cancels the job, and writes an audit entry, in one transaction.
 func (s *Store) CancelJob(ctx context.Context, j *Job, cancel func(tx *db.Tx) error) error {
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		if err := cancel(tx); err != nil {
 			return err
 		}

@@ -36,7 +36,7 @@ func (s *Store) Maintenance(ctx context.Context) (m Maintenance, err error) {
 
 // SetMaintenance stores whether jobs are started, and calls pause, which has it be so, in the same transaction.
 func (s *Store) SetMaintenance(ctx context.Context, paused bool, pause func(tx *db.Tx) error) error {
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		if _, err := tx.Exec(ctx, `INSERT INTO maintenance (id, paused, since, actor) VALUES (1, ?, ?, ?)
 			ON CONFLICT (id) DO UPDATE SET since = CASE WHEN maintenance.paused = excluded.paused THEN maintenance.since
 			ELSE excluded.since END, actor = CASE WHEN maintenance.paused = excluded.paused THEN maintenance.actor

@@ -243,7 +243,7 @@ func idle(ctx context.Context, tx *db.Tx, m *Mirror) error {
 func (s *Store) EnableMirror(
 	ctx context.Context, volume, peer string, mode driver.MirrorMode, begin Begin,
 ) (m Mirror, j Job, err error) {
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		v, err := volumeIn(ctx, tx, volume, tx.ForUpdate())
 		if err != nil {
 			return err
@@ -308,7 +308,7 @@ func (s *Store) EnableMirror(
 func (s *Store) ChangeMirror(
 	ctx context.Context, kind string, a MirrorArgs, begin Begin,
 ) (m Mirror, j Job, err error) {
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		if m, err = mirrorIn(ctx, tx, a.ID, ""); err != nil {
 			return err
 		}
@@ -349,7 +349,7 @@ func (s *Store) ChangeMirror(
 
 // SetRPO stores how old the copy of a volume may be, in seconds; 0: nothing is said.
 func (s *Store) SetRPO(ctx context.Context, id string, secs int64) (m Mirror, err error) {
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		if m, err = mirrorIn(ctx, tx, id, tx.ForUpdate()); err != nil {
 			return err
 		}
@@ -369,7 +369,7 @@ func (s *Store) SetRPO(ctx context.Context, id string, secs int64) (m Mirror, er
 // EndMirror stores how a job that changes a mirror ended: what the storage system says of it, if it could be asked, and
 // why the job has failed.
 func (s *Store) EndMirror(ctx context.Context, id string, seen *driver.Mirror, failed error) error {
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		m, err := mirrorIn(ctx, tx, id, tx.ForUpdate())
 		if fault.Is(err, fault.NotFound) {
 			return nil
@@ -406,7 +406,7 @@ func roleOf(seen *driver.Mirror) string {
 // DropMirror stores that a volume is not mirrored any more. Its copy at the other site goes with that: it is being
 // removed there.
 func (s *Store) DropMirror(ctx context.Context, id string) error {
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		m, err := mirrorIn(ctx, tx, id, tx.ForUpdate())
 		if fault.Is(err, fault.NotFound) {
 			return nil
@@ -427,7 +427,7 @@ func (s *Store) DropMirror(ctx context.Context, id string) error {
 
 // EndRehearsal stores how the reading of a copy ended, for both sites.
 func (s *Store) EndRehearsal(ctx context.Context, m *Mirror, r Rehearsal) error {
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, "UPDATE mirrors SET rehearsal = ? WHERE id = ? OR global_id = ? AND global_id <> ''",
 			db.JSON[Rehearsal]{V: r}, m.ID, m.GlobalID)
 		return err
@@ -474,7 +474,7 @@ func (s *Store) SeeMirror(
 
 // touch stores what is seen of a mirror that is known.
 func (s *Store) touch(ctx context.Context, pool *Pool, seen *Seen, now db.Time) (known bool, err error) {
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		var m Mirror
 		err := tx.Get(ctx, &m, "SELECT * FROM mirrors WHERE cluster_id = ? AND global_id = ?"+tx.ForUpdate(), pool.ClusterID,
 			seen.GlobalID)
@@ -513,7 +513,7 @@ func (s *Store) counterpart(ctx context.Context, pool *Pool, seen *Seen) (v Volu
 func (s *Store) takeIn(
 	ctx context.Context, pool *Pool, seen *Seen, name driver.Name, now db.Time,
 ) error {
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		v, twin, err := s.counterpartIn(ctx, tx, pool, seen, name)
 		if err != nil {
 			return err
@@ -613,7 +613,7 @@ func (s *Store) UnseenMirrors(ctx context.Context, cluster string, since time.Ti
 // EndUnseen stores that the storage system does not mirror a volume any more. gone: it does not have the volume either,
 // which is so for a while when it is copied again, too.
 func (s *Store) EndUnseen(ctx context.Context, m *Mirror, gone bool) error {
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		if m.State != MirrorDisabling {
 			_, err := tx.Exec(ctx, "UPDATE mirrors SET state = ?, health = ?, last_error = ? WHERE id = ? AND state = ?", MirrorFailed,
 				driver.Critical, "the storage system does not mirror the volume any more, or is about to copy it again", m.ID, m.State)
@@ -634,7 +634,7 @@ func (s *Store) MirrorsIn(ctx context.Context, pool string) (n int64, err error)
 
 // NotePoolScope writes the audit entry of a change of what of a pool is mirrored.
 func (s *Store) NotePoolScope(ctx context.Context, at *Place, scope driver.MirrorScope) error {
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		return s.note(ctx, tx, audit.Entry{
 			Action: "pool.mirroring", Target: at.Pool.ID, Message: at.Backend.Name + "/" + at.Pool.Name + " to " + string(scope),
 		})
@@ -659,7 +659,7 @@ func (s *Store) DueMirrors(ctx context.Context, cluster string) (due []Mirror, e
 	}
 	for _, m := range all {
 		var taken int64
-		if err := s.db.Update(ctx, func(tx *db.Tx) error {
+		if err := s.update(ctx, func(tx *db.Tx) error {
 			taken, err = tx.Exec(ctx, "UPDATE mirrors SET sent_at = ? WHERE id = ? AND (sent_at IS NULL OR sent_at = ?)", db.At(now), m.ID,
 				m.SentAt)
 			return err

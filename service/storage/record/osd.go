@@ -22,7 +22,7 @@ type OSDArgs struct {
 func (s *Store) ChangeOSD(
 	ctx context.Context, kind, cluster string, number int64, c driver.OSDChange, begin Begin,
 ) (o OSD, j Job, err error) {
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		if o, err = osdIn(ctx, tx, cluster, number); err != nil {
 			return err
 		}

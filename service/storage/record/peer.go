@@ -71,7 +71,7 @@ func (s *Store) SiteOf(ctx context.Context, cluster string) (c Cluster, b Backen
 
 // CreatePeer stores a peer. The other cluster is the one with its fsid, if the gateway knows that.
 func (s *Store) CreatePeer(ctx context.Context, p Peer) (Peer, error) {
-	err := s.db.Update(ctx, func(tx *db.Tx) error {
+	err := s.update(ctx, func(tx *db.Tx) error {
 		p.ID, p.CreatedAt, p.State = NewID(), db.At(s.now()), PeerUnknown
 		var remote Cluster
 		err := tx.Get(ctx, &remote, "SELECT * FROM clusters WHERE native_id = ?", p.FSID)
@@ -98,7 +98,7 @@ func (s *Store) CreatePeer(ctx context.Context, p Peer) (Peer, error) {
 
 // DeletePeer removes a peer that no mirror uses.
 func (s *Store) DeletePeer(ctx context.Context, id string) (p Peer, err error) {
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		if p, err = peerIn(ctx, tx, id, tx.ForUpdate()); err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func (s *Store) SeePeer(ctx context.Context, id string, failed error) error {
 	if failed != nil {
 		state, message = PeerUnreachable, fault.From(failed).Message
 	}
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		_, err := tx.Exec(ctx, "UPDATE peers SET state = ?, last_error = ? WHERE id = ?", state, message, id)
 		return err
 	})

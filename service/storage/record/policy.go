@@ -43,7 +43,7 @@ func (s *Store) PutPolicy(ctx context.Context, p Policy) (Policy, error) {
 		return p, fault.InvalidField("kind", "the policy %s is always of the kind %s", SharedPolicy, driver.Filesystem)
 	}
 	p.CreatedAt = db.At(s.now())
-	err := s.db.Update(ctx, func(tx *db.Tx) error {
+	err := s.update(ctx, func(tx *db.Tx) error {
 		var b Backend
 		err := db.NotFound(tx.Get(ctx, &b, "SELECT * FROM backends WHERE id = ? OR name = ?", p.BackendID, p.BackendID), "none")
 		if fault.Is(err, fault.NotFound) {
@@ -66,7 +66,7 @@ func (s *Store) PutPolicy(ctx context.Context, p Policy) (Policy, error) {
 
 // DeletePolicy removes a policy. Volumes that were made by it stay.
 func (s *Store) DeletePolicy(ctx context.Context, name string) error {
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		n, err := tx.Exec(ctx, "DELETE FROM policies WHERE name = ?", name)
 		if err != nil {
 			return err

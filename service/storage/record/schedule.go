@@ -82,9 +82,10 @@ func scheduleIn(ctx context.Context, q db.Querier, id, lock string) (c Schedule,
 }
 
 // PutSchedule stores a schedule: a new one if it has no id, else in the place of that one.
-func (s *Store) PutSchedule(ctx context.Context, c Schedule) (Schedule, error) {
+func (s *Store) PutSchedule(ctx context.Context, asked Schedule) (c Schedule, err error) {
 	action := "schedule.create"
-	err := s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
+		c = asked // this may run again
 		now := s.now()
 		if err := c.check(ctx, tx); err != nil {
 			return err
@@ -115,7 +116,7 @@ func (s *Store) PutSchedule(ctx context.Context, c Schedule) (Schedule, error) {
 		return s.note(ctx, tx, audit.Entry{Action: action, Target: c.ID, Tenant: c.Tenant, Message: c.Kind + " " + c.Name})
 	})
 	if db.IsUnique(err) {
-		err = fault.New(fault.Conflict, "there is a schedule named %s already", c.Name)
+		err = fault.New(fault.Conflict, "there is a schedule named %s already", c.Name).WithField("name")
 	}
 	return c, err
 }
@@ -168,7 +169,7 @@ func (c *Schedule) next(now time.Time) time.Time {
 
 // DeleteSchedule removes a schedule. What it had made stays.
 func (s *Store) DeleteSchedule(ctx context.Context, id string) error {
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		c, err := scheduleIn(ctx, tx, id, tx.ForUpdate())
 		if err != nil {
 			return err
@@ -186,7 +187,7 @@ const runWithin = time.Minute
 // DueSchedules takes the schedules whose time has come: nobody else gets them until runWithin is over. A run that was
 // missed is made up for once.
 func (s *Store) DueSchedules(ctx context.Context) (all []Schedule, err error) {
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		all = nil
 		now := s.now()
 		if err := tx.Select(ctx, &all, `SELECT * FROM schedules WHERE next_at <= ? AND (begun_at IS NULL OR begun_at < ?)
@@ -213,7 +214,7 @@ func (s *Store) EndRun(ctx context.Context, c *Schedule, job string, failed erro
 	if after.FirstAt.IsZero() { // runs follow the first one, which was at once
 		after.FirstAt = c.NextAt
 	}
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		// Whoever has replaced the schedule meanwhile has said when the next run is.
 		_, err := tx.Exec(ctx, `UPDATE schedules SET begun_at = NULL, last_at = ?, last_job = ?, last_error = ?, next_at = ?,
 			first_at = ? WHERE id = ? AND next_at = ?`, db.At(now), job, message, db.At(after.next(now)), after.FirstAt, c.ID, c.NextAt)

@@ -134,7 +134,7 @@ const aloneRestored = `NOT EXISTS (SELECT 1 FROM volume_group_members m JOIN gro
 
 // LostVolumes lists volumes that wait for the end of a job that there is not any more.
 func (s *Store) LostVolumes(ctx context.Context) (all []Volume, err error) {
-	return all, s.db.Select(ctx, &all, "SELECT * FROM volumes WHERE deleted_at IS NULL AND state IN (?, ?, ?, ?, ?) AND "+
+	return all, s.db.Select(ctx, &all, "SELECT * FROM volumes WHERE "+stored+" AND state IN (?, ?, ?, ?, ?) AND "+
 		fmt.Sprintf(lost, "volumes")+" AND "+aloneRestored+" ORDER BY id LIMIT 100",
 		state.Creating, state.Expanding, state.Deleting, state.Restoring, state.Maintenance)
 }
@@ -160,7 +160,7 @@ func (s *Store) CreateSnapshot(
 	if req.Name == "." || req.Name == ".." {
 		return sn, j, errDots
 	}
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		v, err := volumeIn(ctx, tx, req.Volume, tx.ForUpdate())
 		if err != nil {
 			return err
@@ -202,7 +202,7 @@ func (s *Store) CreateSnapshot(
 		})
 	})
 	if db.IsUnique(err) {
-		err = fault.New(fault.Conflict, "the volume has a snapshot named %s already", req.Name)
+		err = fault.New(fault.Conflict, "the volume has a snapshot named %s already", req.Name).WithField("name")
 	}
 	return sn, j, err
 }
@@ -212,7 +212,7 @@ func (s *Store) CreateSnapshot(
 func (s *Store) DeleteSnapshot(
 	ctx context.Context, id, kind string, force bool, begin Begin,
 ) (sn Snapshot, j Job, err error) {
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		if sn, err = snapshotIn(ctx, tx, id, tx.ForUpdate()); err != nil {
 			return err
 		}
@@ -265,7 +265,7 @@ func (s *Store) DeleteSnapshot(
 
 // EndSnapshot stores how the making of a snapshot ended: what the storage system says of it, or why it failed.
 func (s *Store) EndSnapshot(ctx context.Context, a SnapshotArgs, seen *driver.Snapshot, failed error) error {
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		sn, err := snapshotIn(ctx, tx, a.ID, tx.ForUpdate())
 		if err != nil || sn.State != state.SnapshotCreating {
 			return err
@@ -283,7 +283,7 @@ func (s *Store) EndSnapshot(ctx context.Context, a SnapshotArgs, seen *driver.Sn
 
 // EndSnapshotDeletion stores how the removal of a snapshot ended.
 func (s *Store) EndSnapshotDeletion(ctx context.Context, a SnapshotArgs, failed error) error {
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		if failed == nil {
 			_, err := tx.Exec(ctx, "UPDATE snapshots SET deleted_at = ? WHERE id = ?", db.At(s.now()), a.ID)
 			return err
@@ -307,7 +307,7 @@ type CloneRequest struct {
 func (s *Store) Clone(
 	ctx context.Context, snapshot string, req CloneRequest, begin Begin,
 ) (v Volume, j Job, err error) {
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		sn, err := snapshotIn(ctx, tx, snapshot, tx.ForUpdate())
 		if err != nil {
 			return err
@@ -362,7 +362,7 @@ func (s *Store) Clone(
 		})
 	})
 	if db.IsUnique(err) {
-		err = fault.New(fault.Conflict, "there is a volume of this name already")
+		err = fault.New(fault.Conflict, "there is a volume of this name already").WithField("name")
 	}
 	return v, j, err
 }

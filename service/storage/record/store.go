@@ -23,12 +23,22 @@ func New(d *db.DB, log *audit.Log, now func() time.Time) *Store {
 	return &Store{db: d, audit: log, now: now}
 }
 
+// update runs fn in a transaction, as db.Update does. What fn has found to be free may be taken a moment later by another
+// replica, so that a unique index refuses it: then fn looks again.
+func (s *Store) update(ctx context.Context, fn func(tx *db.Tx) error) error {
+	err := s.db.Update(ctx, fn)
+	if db.IsUnique(err) {
+		err = s.db.Update(ctx, fn)
+	}
+	return err
+}
+
 // NewID returns an id that sorts by creation time (UUID version 7).
 func NewID() string { return uuid.Must(uuid.NewV7()).String() }
 
 // Note writes an audit entry that belongs to no change of a row.
 func (s *Store) Note(ctx context.Context, e audit.Entry) error {
-	return s.db.Update(ctx, func(tx *db.Tx) error { return s.note(ctx, tx, e) })
+	return s.update(ctx, func(tx *db.Tx) error { return s.note(ctx, tx, e) })
 }
 
 // NoteDenied writes the audit entry of a denied attempt. address is the client's.
@@ -48,7 +58,7 @@ func (s *Store) InspectAudit(ctx context.Context) (audit.Verification, error) {
 
 // AcknowledgeAudit silences the alarm for the audit log's breaks up to entry through.
 func (s *Store) AcknowledgeAudit(ctx context.Context, through int64, note string) error {
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		return s.audit.Acknowledge(ctx, tx, through, caller.From(ctx).Entry(audit.Entry{Message: note}))
 	})
 }

@@ -60,7 +60,7 @@ const selectUse = `SELECT COUNT(*) AS volumes, COALESCE(SUM(size_bytes), 0) AS b
 	(SELECT COUNT(*) FROM buckets WHERE tenant = ?) AS buckets,
 	(SELECT COUNT(*) FROM backups WHERE tenant = ?) AS backups,
 	(SELECT COALESCE(SUM(stored_bytes), 0) FROM backups WHERE tenant = ?) AS backup_bytes FROM volumes
-	WHERE tenant = ? AND deleted_at IS NULL AND NOT foreign_made`
+	WHERE tenant = ? AND ` + stored + ` AND NOT foreign_made`
 
 // Tenants lists the tenants in the caller's scope by name, starting after a name.
 func (s *Store) Tenants(ctx context.Context, after string, limit int) ([]Tenant, error) {
@@ -100,7 +100,7 @@ func (s *Store) PutTenant(ctx context.Context, t Tenant) (out Tenant, err error)
 		return out, err
 	}
 	t.CreatedAt = db.At(s.now())
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		if _, err := tx.Exec(ctx, `INSERT INTO tenants (name, description, max_volumes, max_bytes, max_snapshots, created_at)
 			VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET description = excluded.description,
 			max_volumes = excluded.max_volumes, max_bytes = excluded.max_bytes, max_snapshots = excluded.max_snapshots`,
@@ -121,14 +121,14 @@ func of(tenant string) []any { return []any{tenant, tenant, tenant, tenant, tena
 
 // DeleteTenant removes a tenant that has no volumes, snapshots, buckets and backups.
 func (s *Store) DeleteTenant(ctx context.Context, name string) error {
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		t, err := tenantIn(ctx, tx, name, tx.ForUpdate())
 		if err != nil {
 			return err
 		}
 		if t.Used != (Use{}) {
-			return fault.New(fault.Conflict, "the tenant has %d volumes, %d snapshots, %d buckets and %d backups; "+
-				"delete them first", t.Used.Volumes, t.Used.Snapshots, t.Used.Buckets, t.Used.Backups)
+			return fault.New(fault.Conflict, "the tenant has %d volumes with those in the trash, %d snapshots, %d buckets and "+
+				"%d backups; delete them first", t.Used.Volumes, t.Used.Snapshots, t.Used.Buckets, t.Used.Backups)
 		}
 		if _, err := tx.Exec(ctx, "DELETE FROM tenants WHERE name = ?", name); err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/db"
@@ -53,6 +54,8 @@ type Volume struct {
 	UpdatedAt db.Time        `db:"updated_at"`
 	SeenAt    db.Time        `db:"seen_at"`
 	DeletedAt db.Time        `db:"deleted_at"`
+	PurgeAt   db.Time        `db:"purge_at"` // zero: it is not in the trash
+	DeletedBy string         `db:"deleted_by"`
 	Search    string         `db:"search"`
 }
 
@@ -218,9 +221,10 @@ func (b *Backend) offers(kind driver.Kind) error {
 
 // CreateVolume stores a volume that is to be made, and begins its job. A request that is repeated gets the volume
 // and the job that it began; one for a volume that could not be made tries again.
-func (s *Store) CreateVolume(ctx context.Context, req VolumeRequest, begin Begin) (v Volume, j Job, err error) {
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+func (s *Store) CreateVolume(ctx context.Context, asked VolumeRequest, begin Begin) (v Volume, j Job, err error) {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		v, j = Volume{}, Job{}
+		req := asked // this may run again
 		place, err := placeFor(ctx, tx, &req)
 		if err != nil {
 			return err
@@ -260,7 +264,7 @@ func (s *Store) repeated(
 ) (Job, error) {
 	if v.Asked != req.Size || v.Kind != req.Kind || v.SourceID != "" {
 		return Job{}, fault.New(fault.Conflict, "there is a volume named %s already, of the kind %s and created with %d bytes",
-			v.Name, v.Kind, v.Asked)
+			v.Name, v.Kind, v.Asked).WithField("name")
 	}
 	j, err := newest(ctx, tx, JobCreateVolume, v.ID)
 	if err != nil || j.ID != "" {
@@ -310,13 +314,16 @@ type VolumeArgs struct {
 	BPS      *int64       `json:",omitempty"` // limit to set
 	Pool     string       `json:",omitempty"` // the id of the pool that it moves to
 	Replaces string       `json:",omitempty"` // the id of a volume that could not be made
+	Keep     int64        `json:",omitempty"` // seconds that it stays in the trash
+
+	DeletedAt db.Time `json:",omitzero"` // of one in the trash
 }
 
 // ExpandVolume stores that a volume grows, and begins the job, of the kind JobExpandVolume or JobResizeImage.
 func (s *Store) ExpandVolume(
 	ctx context.Context, id, kind string, size int64, begin Begin,
 ) (v Volume, j Job, err error) {
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		if v, err = volumeIn(ctx, tx, id, tx.ForUpdate()); err != nil {
 			return err
 		}
@@ -364,10 +371,15 @@ func (s *Store) ExpandVolume(
 // errForeign is the fault for changes to what the gateway did not make.
 var errForeign = fault.New(fault.Conflict, "the gateway did not make this volume, and only reads it")
 
-// DeleteVolume stores that a volume is removed, and begins the job, of the kind JobDeleteVolume or JobDeleteImage.
-// Volumes with snapshots are not removed.
-func (s *Store) DeleteVolume(ctx context.Context, id, kind string, begin Begin) (v Volume, j Job, err error) {
-	err = s.db.Update(ctx, func(tx *db.Tx) error {
+// Deletion describes how a volume is removed.
+type Deletion struct {
+	Kind string        // of the job: JobDeleteVolume or JobDeleteImage
+	Keep time.Duration // in the trash; 0: it is removed at once
+}
+
+// DeleteVolume stores that a volume is removed, and begins the job. Volumes with snapshots are not removed.
+func (s *Store) DeleteVolume(ctx context.Context, id string, d Deletion, begin Begin) (v Volume, j Job, err error) {
+	err = s.update(ctx, func(tx *db.Tx) error {
 		if v, err = volumeIn(ctx, tx, id, tx.ForUpdate()); err != nil {
 			return err
 		}
@@ -381,8 +393,11 @@ func (s *Store) DeleteVolume(ctx context.Context, id, kind string, begin Begin) 
 		if err != nil {
 			return err
 		}
-		before := v.State
-		next, err := v.State.Begin(state.Delete)
+		before, action := v.State, state.Delete
+		if d.Keep > 0 {
+			action = state.Discard
+		}
+		next, err := v.State.Begin(action)
 		switch {
 		case v.Foreign:
 			return place.Backend.foreign()
@@ -402,15 +417,19 @@ func (s *Store) DeleteVolume(ctx context.Context, id, kind string, begin Begin) 
 		if err := errors.Join(ungrouped(ctx, tx, &v), unmirrored(ctx, tx, &v)); err != nil {
 			return err
 		}
-		v.State, v.LastError = next, ""
+		v.State, v.LastError, v.DeletedBy = next, "", caller.From(ctx).Name
 		if err := s.save(ctx, tx, &v); err != nil {
 			return err
 		}
-		j = newJob(kind, v.Tenant, TypeVolume, v.ID)
-		if err := begin(ctx, tx, &j, VolumeArgs{ID: v.ID, Before: before}); err != nil {
+		j = newJob(d.Kind, v.Tenant, TypeVolume, v.ID)
+		if err := begin(ctx, tx, &j, VolumeArgs{ID: v.ID, Before: before, Keep: int64(d.Keep / time.Second)}); err != nil {
 			return err
 		}
-		return s.note(ctx, tx, audit.Entry{Action: kind, Target: v.ID, Tenant: v.Tenant, Message: v.Name})
+		message := v.Name
+		if d.Keep > 0 {
+			message += fmt.Sprintf(", kept in the trash for %s", d.Keep)
+		}
+		return s.note(ctx, tx, audit.Entry{Action: d.Kind, Target: v.ID, Tenant: v.Tenant, Message: message})
 	})
 	return v, j, err
 }
@@ -419,9 +438,10 @@ func (s *Store) DeleteVolume(ctx context.Context, id, kind string, begin Begin) 
 func (s *Store) save(ctx context.Context, tx *db.Tx, v *Volume) error {
 	v.UpdatedAt = db.At(s.now())
 	_, err := tx.Exec(ctx, `UPDATE volumes SET state = ?, health = ?, size_bytes = ?, used_bytes = ?, enforced = ?,
-		last_error = ?, updated_at = ?, seen_at = ?, deleted_at = ?, parent = ?, iops = ?, bps = ?, pool_id = ?, source_id = ? WHERE id = ?`,
+		last_error = ?, updated_at = ?, seen_at = ?, deleted_at = ?, parent = ?, iops = ?, bps = ?, pool_id = ?, source_id = ?,
+		purge_at = ?, deleted_by = ? WHERE id = ?`,
 		v.State, v.Health, v.Size, v.Used, v.Enforced, v.LastError, v.UpdatedAt, v.SeenAt, v.DeletedAt, v.Parent, v.IOPS,
-		v.BPS, v.PoolID, v.SourceID, v.ID)
+		v.BPS, v.PoolID, v.SourceID, v.PurgeAt, v.DeletedBy, v.ID)
 	return err
 }
 
@@ -429,7 +449,7 @@ func (s *Store) save(ctx context.Context, tx *db.Tx, v *Volume) error {
 func (s *Store) EndVolume(
 	ctx context.Context, a VolumeArgs, action state.Action, seen *driver.Volume, failed error,
 ) error {
-	return s.db.Update(ctx, func(tx *db.Tx) error {
+	return s.update(ctx, func(tx *db.Tx) error {
 		v, err := volumeIn(ctx, tx, a.ID, tx.ForUpdate())
 		if fault.Is(err, fault.NotFound) || err == nil && v.State.AtRest() {
 			return nil // another run of the job has stored its end
@@ -444,8 +464,11 @@ func (s *Store) EndVolume(
 		if seen != nil {
 			v.observe(seen, db.At(s.now()))
 		}
-		if action == state.Delete && failed == nil {
+		if (action == state.Delete || action == state.Discard) && failed == nil {
 			v.DeletedAt = db.At(s.now())
+			if action == state.Discard {
+				v.PurgeAt = db.At(v.DeletedAt.Add(time.Duration(a.Keep) * time.Second))
+			}
 			if _, err := tx.Exec(ctx, "DELETE FROM schedules WHERE volume_id = ?", v.ID); err != nil {
 				return err
 			}

@@ -18,6 +18,11 @@
 //	available ◄──► restoring ── failed ──► error ── restore ──► restoring
 //	available ◄──► maintenance
 //
+// A volume may be kept in the trash for a time instead of being removed, out of which it comes back or goes for ever:
+//
+//	available ── discard ──► deleting ──► trashed ── undelete ──► restoring ──► available
+//	                                         └────── purge ─────► deleting ───► (none)
+//
 // A volume that users have open (in-use) may be expanded like one that is available, and
 // goes back to in-use. States after OpenStack Cinder's.
 //
@@ -42,6 +47,7 @@ const (
 	DeletionFailed Volume = "error_deleting"
 	GrowthFailed   Volume = "error_expanding"
 	Missing        Volume = "missing"
+	Trashed        Volume = "trashed" // only the list of the trash shows it
 )
 
 // Action is what a job does to a volume.
@@ -55,6 +61,10 @@ const (
 	Change  Action = "change" // what clients notice little of: limits, flattening, a smaller size
 	Move    Action = "move"   // to another pool
 	Delete  Action = "delete"
+
+	Discard  Action = "discard"  // into the trash
+	Undelete Action = "undelete" // out of it
+	Purge    Action = "purge"    // what is in it
 )
 
 // actions tells, for each action, the states that it begins in, the state meanwhile, and the state after
@@ -72,12 +82,16 @@ var actions = map[Action]struct {
 	Delete: {
 		[]Volume{Available, Failed, DeletionFailed, GrowthFailed, Missing}, Deleting, DeletionFailed,
 	},
+	// What was never made, or is not there, cannot be kept.
+	Discard:  {[]Volume{Available, DeletionFailed, GrowthFailed}, Deleting, DeletionFailed},
+	Undelete: {[]Volume{Trashed}, Restoring, Trashed},
+	Purge:    {[]Volume{Trashed}, Deleting, Trashed},
 }
 
 // AtRest reports whether no job changes a volume in this state.
 func (v Volume) AtRest() bool {
 	switch v {
-	case Available, InUse, Failed, DeletionFailed, GrowthFailed, Missing:
+	case Available, InUse, Failed, DeletionFailed, GrowthFailed, Missing, Trashed:
 		return true
 	}
 	return false
@@ -106,6 +120,8 @@ func advice(v Volume, a Action) string {
 		return "its storage no longer reports it; discover the backend again, or delete the volume"
 	case v == InUse:
 		return "stop those who use it first"
+	case a == Discard:
+		return "it cannot be kept in the trash; delete it without"
 	case a == Expand || a == Restore:
 		return "delete it, and create it again"
 	}
@@ -118,6 +134,8 @@ func (v Volume) End(a Action, before Volume, succeeded bool) Volume {
 	switch {
 	case v != rule.during:
 		return v // something else happened to it meanwhile
+	case succeeded && a == Discard:
+		return Trashed
 	case succeeded && (before == InUse || before == Available):
 		return before
 	case succeeded:

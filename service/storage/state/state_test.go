@@ -11,9 +11,12 @@ import (
 var (
 	all = []state.Volume{
 		state.Creating, state.Available, state.InUse, state.Expanding, state.Restoring, state.Maintenance, state.Deleting,
-		state.Failed, state.DeletionFailed, state.GrowthFailed, state.Missing,
+		state.Failed, state.DeletionFailed, state.GrowthFailed, state.Missing, state.Trashed,
 	}
-	actions = []state.Action{state.Create, state.Expand, state.Restore, state.Change, state.Move, state.Delete}
+	actions = []state.Action{
+		state.Create, state.Expand, state.Restore, state.Change, state.Move, state.Delete, state.Discard, state.Undelete,
+		state.Purge,
+	}
 )
 
 func TestActionsBeginOnlyInTheStatesThatAllowThem(t *testing.T) {
@@ -30,6 +33,11 @@ func TestActionsBeginOnlyInTheStatesThatAllowThem(t *testing.T) {
 			state.Available: state.Deleting, state.Failed: state.Deleting, state.DeletionFailed: state.Deleting,
 			state.GrowthFailed: state.Deleting, state.Missing: state.Deleting,
 		},
+		state.Discard: {
+			state.Available: state.Deleting, state.DeletionFailed: state.Deleting, state.GrowthFailed: state.Deleting,
+		},
+		state.Undelete: {state.Trashed: state.Restoring},
+		state.Purge:    {state.Trashed: state.Deleting},
 	}
 	for _, a := range actions {
 		for _, v := range append([]state.Volume{""}, all...) {
@@ -71,7 +79,7 @@ func TestNoVolumeIsStuck(t *testing.T) {
 				if err != nil {
 					break
 				}
-				if a == state.Delete && random.IntN(2) == 0 {
+				if (a == state.Delete || a == state.Purge) && random.IntN(2) == 0 {
 					return // it is gone
 				}
 				before, v, doing = v, next, a
@@ -84,7 +92,11 @@ func TestNoVolumeIsStuck(t *testing.T) {
 			}
 		}
 		if v.AtRest() && v != state.InUse {
-			if _, err := v.Begin(state.Delete); err != nil {
+			last := state.Delete
+			if v == state.Trashed {
+				last = state.Purge
+			}
+			if _, err := v.Begin(last); err != nil {
 				t.Errorf("seed %d: %s cannot be deleted: %v", seed, v, err)
 			}
 		}

@@ -1607,7 +1607,8 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /** Volumes and images that were deleted and can be brought back, newest first */
+        get: operations["ListTrash"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1629,7 +1630,8 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        delete?: never;
+        /** Remove what is in the trash for ever, before its time is over */
+        delete: operations["PurgeTrash"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1647,7 +1649,8 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        post?: never;
+        /** Bring back what was deleted, with the id that it had */
+        post: operations["RestoreTrash"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1816,7 +1819,7 @@ export interface paths {
         post?: never;
         /**
          * Remove a volume with its content
-         * @description A volume that something uses, that has snapshots, or that a group or a mirror has, is a conflict, and the message names them. Backups of it stay.
+         * @description A volume that something uses, that has snapshots, or that a group or a mirror has, is a conflict, and the message names them. Backups of it stay; schedules go with it, also if it is kept in the trash. A backend without a trash refuses `trash_secs` as `UNSUPPORTED`.
          */
         delete: operations["DeleteVolume"];
         options?: never;
@@ -3384,7 +3387,11 @@ export interface components {
             /** Format: date-time */
             deleted_at: string;
             deleted_by: string;
+            /** @description The same as `volume_id` */
             id: string;
+            kind: components["schemas"]["VolumeKind"];
+            /** @description Why it could not be brought back or removed; empty if nothing has failed */
+            last_error: string;
             name: string;
             pool: string;
             /**
@@ -3394,6 +3401,11 @@ export interface components {
             purge_at: string;
             /** Format: int64 */
             size_bytes: number;
+            /**
+             * @description `deleting`: it is being removed for ever
+             * @enum {string}
+             */
+            state: "trashed" | "deleting";
             /** @description Empty if it belongs to no tenant */
             tenant_id: string;
             /** @description The id of the volume or image that it was */
@@ -6839,6 +6851,112 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             429: components["responses"]["TooMany"];
+            507: components["responses"]["Full"];
+        };
+    };
+    ListTrash: {
+        parameters: {
+            query?: {
+                /** @description The id of a cluster, or the name of its backend */
+                cluster?: components["parameters"]["OfCluster"];
+                /** @description Where the page begins, from the `Link` header */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description The most items of a page */
+                limit?: components["parameters"]["Limit"];
+                /** @description Only what is this tenant's */
+                tenant?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page */
+            200: {
+                headers: {
+                    Link: components["headers"]["Link"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrashItem"][];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            429: components["responses"]["TooMany"];
+        };
+    };
+    PurgeTrash: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A word of the caller's choice. The same request with the same word begins one job, and answers with that for as long as it is kept, a day after its end. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /** @description The id of something in the trash */
+                id: components["parameters"]["TrashID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The job that does it */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrashAccepted"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
+            507: components["responses"]["Full"];
+        };
+    };
+    RestoreTrash: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A word of the caller's choice. The same request with the same word begins one job, and answers with that for as long as it is kept, a day after its end. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /** @description The id of something in the trash */
+                id: components["parameters"]["TrashID"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Undelete"];
+            };
+        };
+        responses: {
+            /** @description The job that does it */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrashAccepted"];
+                };
+            };
+            400: components["responses"]["Invalid"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooMany"];
+            503: components["responses"]["Unavailable"];
             507: components["responses"]["Full"];
         };
     };

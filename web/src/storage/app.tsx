@@ -38,6 +38,7 @@ import { Policies } from './policies';
 import { Schedules } from './schedules/list';
 import { underWay } from './states';
 import { Tenants } from './tenants';
+import { Trash } from './trash';
 import { VolumeDetail } from './volumes/detail';
 import { Volumes } from './volumes/list';
 
@@ -85,6 +86,7 @@ const places: readonly { label: string; items: readonly Place[] }[] = [
       { label: 'Backups', href: '/backups', icon: 'clock', key: 'k', operation: 'ListBackups', page: <Backups /> },
       { label: 'Buckets', href: '/buckets', icon: 'site', key: 'u', operation: 'ListBuckets', page: <Buckets /> },
       { label: 'Schedules', href: '/schedules', icon: 'refresh', key: 's', operation: 'ListSchedules', page: <Schedules /> },
+      { label: 'Trash', href: '/trash', icon: 'trash', key: 'x', operation: 'ListTrash', page: <Trash /> },
       { label: 'Backends', href: '/backends', icon: 'server', key: 'b', operation: 'ListBackends', page: <Backends /> },
       { label: 'Policies', href: '/policies', icon: 'policy', key: 'p', operation: 'ListPolicies', page: <Policies /> },
     ],

@@ -35,7 +35,7 @@ export function useLive(): Live {
 }
 
 /** What a job may have changed. */
-export const changedByJobs = ['volumes', 'jobs', 'live', 'tenants', 'clusters', 'backends', 'summary', 'osds', 'backups', 'buckets', 'images', 'groups', 'mirrors', 'schedules', 'events'];
+export const changedByJobs = ['volumes', 'jobs', 'live', 'tenants', 'clusters', 'backends', 'summary', 'osds', 'backups', 'buckets', 'images', 'groups', 'mirrors', 'schedules', 'trash', 'events'];
 
 /** Reads again what jobs change. */
 export function useRefresh(): () => Promise<unknown> {

@@ -63,6 +63,8 @@ const kinds: Record<string, string> = {
   'snapshot.clone': 'Make the clone',
   'snapshot.restore': 'Restore to',
   'snapshot.revert': 'Roll back',
+  'trash.restore': 'Bring back',
+  'trash.purge': 'Remove for ever',
   'image.create': 'Create',
   'image.delete': 'Delete',
   'image.clone': 'Make the clone',

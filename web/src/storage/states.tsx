@@ -56,7 +56,7 @@ export const VolumeStatus = ({ volume }: { volume: Pick<Volume, 'state'> }) => <
 /** The states that somebody must look at. */
 export const troubled = volumeStates.filter((s) => volumeTones[s] === 'bad');
 
-export type Verb = 'expand' | 'snapshot' | 'backup' | 'change' | 'rollback' | 'move' | 'delete';
+export type Verb = 'expand' | 'snapshot' | 'backup' | 'change' | 'rollback' | 'move' | 'trash' | 'delete';
 
 const readable: readonly VolumeState[] = ['available', 'in-use', 'maintenance', 'expanding', 'error_expanding'];
 
@@ -67,6 +67,7 @@ const verbs: Record<Verb, readonly VolumeState[]> = {
   change: ['available', 'in-use'],
   rollback: ['available', 'error'],
   move: ['available', 'missing'],
+  trash: ['available', 'error_deleting', 'error_expanding'],
   delete: ['available', 'error', 'error_deleting', 'error_expanding', 'missing'],
 };
 

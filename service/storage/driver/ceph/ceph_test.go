@@ -534,7 +534,8 @@ func killedAtRandom(t *testing.T, s *site) {
 	finish := func(what string, do func() error) {
 		t.Helper()
 		spared := false // each step is broken off once at most, so that the breaker does not open for long
-		for deadline := time.Now().Add(45 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		// What a helper had open that was killed looks open for half a minute, and then this step's may be killed, too.
+		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 			tries++
 			done := make(chan error, 1)
 			go func() { done <- do() }()

@@ -4,6 +4,7 @@ package ceph
 
 import (
 	"context"
+	"errors"
 	"io"
 	"iter"
 
@@ -130,10 +131,13 @@ func (d *Driver) FillVolume(
 		r.Size = spec.Size
 		answer, err := ask(r)
 		if err == nil && answer.Volume == nil {
-			if err = fill(&target{ask, spec.Name}); err == nil {
-				r.Op = wire.Refilled
-				answer, err = ask(r)
+			if err = fill(&target{ask, spec.Name}); err != nil {
+				r.Op = wire.Unfilled
+				_, unclosed := ask(r)
+				return errors.Join(err, unclosed)
 			}
+			r.Op = wire.Refilled
+			answer, err = ask(r)
 		}
 		if err == nil {
 			v, err = volumeOf(spec.Pool, answer.Volume)

@@ -4,6 +4,7 @@ package ceph
 
 import (
 	"context"
+	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
@@ -97,6 +98,22 @@ func (d *Driver) DeleteVolume(ctx context.Context, n driver.Name) error {
 	return d.remove(ctx, request(wire.DeleteVolume, n))
 }
 
+// DiscardVolume moves a volume to Ceph's trash, unless clients have it open.
+func (d *Driver) DiscardVolume(ctx context.Context, n driver.Name, keep time.Duration) error {
+	if err := check("volume", n.Native); err != nil {
+		return err
+	}
+	r := request(wire.Discard, n)
+	r.Keep = int64(keep / time.Second)
+	_, err := d.call(ctx, r)
+	return err
+}
+
+// UndeleteVolume brings a volume back out of Ceph's trash.
+func (d *Driver) UndeleteVolume(ctx context.Context, n driver.Name) (driver.Volume, error) {
+	return d.ofVolume(ctx, request(wire.Undelete, n))
+}
+
 // remove makes a call that deletes something, and removes what it leaves over.
 func (d *Driver) remove(ctx context.Context, r wire.Request) error {
 	if !driver.IsMade(r.Volume) && !driver.IsMade(r.Snapshot) {
@@ -128,7 +145,7 @@ func (d *Driver) ofSnapshot(ctx context.Context, r wire.Request) (driver.Snapsho
 	s := answer.Snapshot
 	return driver.Snapshot{
 		Name: driver.Name{Pool: r.Pool, Native: s.Name}, Source: s.Source, Kind: driver.Block, Size: s.Size, Used: -1,
-		Consistency: driver.CrashConsistent, CreatedAt: s.CreatedAt,
+		Consistency: driver.CrashConsistent, CreatedAt: s.CreatedAt, ID: s.ID,
 	}, nil
 }
 

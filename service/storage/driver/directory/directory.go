@@ -29,11 +29,13 @@ const (
 	snapshotsFolder = "snapshots"
 	incomingFolder  = "incoming"
 	trashFolder     = "trash"
+	deletedFolder   = "deleted"
 )
 
 // own are the names in the folder that are the gateway's.
 var own = map[string]bool{
-	idFile: true, volumesFolder: true, snapshotsFolder: true, incomingFolder: true, trashFolder: true, "lost+found": true,
+	idFile: true, volumesFolder: true, snapshotsFolder: true, incomingFolder: true, trashFolder: true, deletedFolder: true,
+	"lost+found": true,
 }
 
 // Driver keeps volumes in a folder.
@@ -82,8 +84,10 @@ func open(folder, id string) (_ *Driver, err error) {
 	for _, sub := range []struct {
 		name string
 		mode fs.FileMode
-	}{{volumesFolder, 0o711}, {snapshotsFolder, 0o700}, {incomingFolder, 0o700}, {trashFolder, 0o700}} {
-		if err := root.Mkdir(sub.name, sub.mode); err != nil && !errors.Is(err, fs.ErrExist) {
+	}{{volumesFolder, 0o711}, {snapshotsFolder, 0o700}, {incomingFolder, 0o700}, {trashFolder, 0o700}, {deletedFolder, 0o700}} {
+		// On a full file system, volumes can be deleted without those of its folders that earlier versions lack.
+		err := root.Mkdir(sub.name, sub.mode)
+		if err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.ENOSPC) {
 			return nil, err
 		}
 	}
@@ -96,8 +100,11 @@ func open(folder, id string) (_ *Driver, err error) {
 // checkID fails unless a file holds an id.
 func checkID(path, id string) error {
 	found, err := readID(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		found, err = "none", nil
+	case errors.Is(err, unix.ELOOP):
+		return fault.Wrap(fault.Conflict, err, "%s in its folder is a symbolic link", idFile)
 	}
 	if err == nil && found != id {
 		err = fault.New(fault.Conflict, "its folder is another storage system than before: its id is %s, not %s; check whether "+
@@ -106,8 +113,12 @@ func checkID(path, id string) error {
 	return err
 }
 
-// identify reads the id in a file, and creates the file if it does not exist.
+// identify reads the id in a file, and creates the file if it does not exist. On a full file system, one that exists is
+// read all the same.
 func identify(path string) (string, error) {
+	if id, err := readID(path); !errors.Is(err, fs.ErrNotExist) {
+		return id, err
+	}
 	raw, err := json.Marshal(identity{uuid.NewString()})
 	if err != nil {
 		return "", err
@@ -118,13 +129,22 @@ func identify(path string) (string, error) {
 	return readID(path)
 }
 
+// maxID is the most bytes of the file with the id.
+const maxID = 4 << 10
+
 func readID(path string) (string, error) {
-	raw, err := os.ReadFile(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) //nolint:gosec // the operator names the folder
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	info, err := f.Stat()
 	if err != nil {
 		return "", err
 	}
 	var found identity
-	if err := json.Unmarshal(raw, &found); err != nil || uuid.Validate(found.ID) != nil {
+	if !info.Mode().IsRegular() || info.Size() > maxID || json.NewDecoder(f).Decode(&found) != nil ||
+		uuid.Validate(found.ID) != nil {
 		return "", fault.New(fault.Unavailable, "%s in its folder is damaged", idFile)
 	}
 	return found.ID, nil
@@ -144,8 +164,25 @@ func (d *Driver) Capabilities() driver.Capabilities {
 	return driver.Capabilities{Block: true, File: true, Snapshots: true, Clone: true, Expansion: true}
 }
 
+// same returns a fault of kind Conflict unless the folder is still the one that was opened: its file system may have been
+// unmounted, or another one mounted over it, and what is done in the folder that is open would be lost.
+func (d *Driver) same() error {
+	now, err := os.Stat(d.path)
+	held, heldErr := d.root.Stat(".")
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || err == nil && heldErr == nil && !os.SameFile(now, held):
+		return fault.New(fault.Conflict, "its folder was replaced by another one; check whether its file system is mounted")
+	case err != nil || heldErr != nil:
+		return fault.Wrap(fault.Unavailable, errors.Join(err, heldErr), "its folder does not answer")
+	}
+	return checkID(filepath.Join(d.path, idFile), d.id)
+}
+
 // Inspect returns the room of the file system that the folder is on.
 func (d *Driver) Inspect(ctx context.Context) (driver.Cluster, error) {
+	if err := d.same(); err != nil {
+		return driver.Cluster{}, err
+	}
 	room, err := d.room()
 	if err != nil {
 		return driver.Cluster{}, fault.Wrap(fault.Unavailable, err, "the folder of the volumes does not answer")
@@ -246,7 +283,7 @@ func (d *Driver) foreign(e fs.DirEntry) (v driver.Volume, ok bool) {
 func (d *Driver) each(name string, do func(fs.DirEntry) error) (err error) {
 	folder, err := d.root.OpenRoot(name)
 	if err != nil {
-		return err
+		return full(err)
 	}
 	return errors.Join(eachEntry(context.Background(), folder, do), folder.Close())
 }

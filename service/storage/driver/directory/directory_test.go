@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
@@ -262,6 +263,69 @@ func TestUsersOfAVolumeLeadNobodyOutOfIt(t *testing.T) {
 	}
 }
 
+func TestWhatOthersDoToTheDataOfAVolumeIsTold(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(data string) error{
+		"cut off":       func(data string) error { return os.Truncate(data, 5) },
+		"removed":       os.Remove,
+		"made a folder": func(data string) error { return errors.Join(os.Remove(data), os.Mkdir(data, 0o700)) },
+		"made a link":   func(data string) error { return errors.Join(os.Remove(data), os.Symlink("/etc/passwd", data)) },
+	} {
+		f := open(t, t.TempDir())
+		v, other := f.volume(driver.Block), f.volume(driver.Block)
+		if err := change(f.at("volumes", v, "data")); err != nil {
+			t.Fatal(err)
+		}
+		_, looked := f.Volume(t.Context(), v)
+		_, taken := f.snapshot(v)
+		_, expanded := f.ExpandVolume(t.Context(), v, 64*mib)
+		for what, err := range map[string]error{"looked": looked, "taken": taken, "expanded": expanded} {
+			if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "the volume") {
+				t.Errorf("%s, %s: %v", name, what, err)
+			}
+		}
+		told := map[string]bool{}
+		if err := f.EachVolume(t.Context(), func(v driver.Volume) error {
+			told[v.Native] = v.Damaged
+			return nil
+		}); err != nil || !told[v.Native] || told[other.Native] || len(told) != 2 {
+			t.Errorf("%s: %v, %v", name, told, err)
+		}
+		if err := f.DeleteVolume(t.Context(), v); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestLinksInThePlaceOfItsFoldersAreTold(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"volumes", "snapshots", "incoming", "deleted"} {
+		outside := t.TempDir()
+		f := open(t, t.TempDir())
+		v := f.volume(driver.Block)
+		at := filepath.Join(f.path, name)
+		if err := errors.Join(os.Rename(at, at+".moved"), os.Symlink(outside, at)); err != nil {
+			t.Fatal(err)
+		}
+		_, taken := f.snapshot(v)
+		_, made := f.CreateVolume(t.Context(), driver.VolumeSpec{
+			Name: driver.Name{Pool: directory.PoolName, Native: driver.VolumeName(uuid.NewString())}, Kind: driver.Block, Size: mib,
+		})
+		discarded := f.DiscardVolume(t.Context(), v, time.Hour)
+		for what, err := range map[string]error{"taken": taken, "made": made, "discarded": discarded} {
+			if err != nil && fault.Is(err, fault.Internal) {
+				t.Errorf("%s, %s: %v", name, what, err)
+			}
+		}
+		if taken == nil && made == nil && discarded == nil {
+			t.Errorf("%s: nothing has failed", name)
+		}
+		if left, err := os.ReadDir(outside); err != nil || len(left) > 0 {
+			t.Errorf("%s: written outside: %v, %v", name, left, err)
+		}
+	}
+}
+
 func TestFoldersThatAreNestedWithoutEndAreRefused(t *testing.T) {
 	t.Parallel()
 	f := open(t, t.TempDir())
@@ -444,6 +508,57 @@ func TestAFolderKeepsItsID(t *testing.T) {
 	for name, path := range map[string]string{"damaged": path, "gone": filepath.Join(path, "none", "none")} {
 		if d, err := directory.Open(path, ""); !fault.Is(err, fault.Unavailable) || strings.Contains(fault.From(err).Message, "/") {
 			t.Errorf("%s: %v, %v", name, d, err)
+		}
+	}
+}
+
+func TestAFolderThatIsReplacedMeanwhileIsNoticed(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "export")
+	f := open(t, path)
+	v := f.volume(driver.Block)
+	for name, replace := range map[string]func() error{
+		"by an empty one": func() error { return os.Mkdir(path, 0o700) },
+		"by nothing":      func() error { return nil },
+		"by a link":       func() error { return os.Symlink(t.TempDir(), path) },
+		"by another one": func() error {
+			d, err := directory.Open(path, "")
+			if err != nil {
+				return err
+			}
+			return d.Close()
+		},
+	} {
+		if err := os.Rename(path, path+".moved"); err != nil {
+			t.Fatal(err)
+		}
+		if err := replace(); err != nil {
+			t.Fatal(err)
+		}
+		_, inspected := f.Inspect(t.Context())
+		_, made := f.CreateVolume(t.Context(), driver.VolumeSpec{
+			Name: driver.Name{Pool: directory.PoolName, Native: driver.VolumeName(uuid.NewString())}, Kind: driver.Block, Size: mib,
+		})
+		_, taken := f.snapshot(v)
+		for what, err := range map[string]error{
+			"inspected": inspected, "made": made, "taken": taken, "deleted": f.DeleteVolume(t.Context(), v),
+			"discarded": f.DiscardVolume(t.Context(), v, time.Hour),
+		} {
+			if !fault.Is(err, fault.Conflict) {
+				t.Errorf("%s, %s: %v", name, what, err)
+			}
+		}
+		if err := errors.Join(os.RemoveAll(path), os.Rename(path+".moved", path)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Inspect(t.Context()); err != nil {
+			t.Errorf("%s, and back: %v", name, err)
+		}
+	}
+	for name, content := range map[string]string{"another id": `{"id":"` + uuid.NewString() + `"}`, "garbage": "{", "huge": strings.Repeat(" ", 1<<20)} {
+		write(t, filepath.Join(path, "mainstay.json"), content)
+		if _, err := f.Inspect(t.Context()); err == nil {
+			t.Errorf("%s was not noticed", name)
 		}
 	}
 }

@@ -3,6 +3,7 @@
 //
 //	directory.go   Driver: opens a folder, tells what is in it
 //	volume.go      makes, expands and deletes volumes
+//	deleted.go     keeps deleted volumes for a time
 //	snapshot.go    snapshots and clones
 //	data.go        the data of snapshots, and volumes that are made of copies
 //	item.go        what volumes and snapshots have in common: how they come and go
@@ -16,6 +17,7 @@
 //	  data                   a block volume: a file with holes
 //	  content/               a volume for files
 //	snapshots/NAME/          a snapshot, the same with snapshot.json
+//	deleted/NAME/            a volume that can be brought back
 //	incoming/, trash/        what is being made or removed
 //	NAME.img, NAME.raw, NAME/  are listed as volumes that the gateway did not make
 //

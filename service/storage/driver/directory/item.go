@@ -38,7 +38,7 @@ type description struct {
 	CreatedAt   time.Time          `json:"created_at"`
 }
 
-// shelf is the place of all volumes, or of all snapshots.
+// shelf is the place of all volumes, of all that were deleted and are kept, or of all snapshots.
 type shelf struct {
 	folder, file string
 	noun         string
@@ -47,6 +47,7 @@ type shelf struct {
 
 var (
 	volumes   = shelf{volumesFolder, "volume.json", "volume", 0o711}
+	deleted   = shelf{deletedFolder, volumes.file, volumes.noun, volumes.mode}
 	snapshots = shelf{snapshotsFolder, "snapshot.json", "snapshot", 0o700}
 )
 
@@ -74,12 +75,30 @@ func (d *Driver) open(s shelf, n driver.Name) (folder *os.Root, about descriptio
 		if gone(err) {
 			err = s.errNone(n.Native)
 		}
-		return nil, about, err
+		return nil, about, full(err)
 	}
 	if about, err = describe(folder, s.file); err != nil {
-		return nil, about, errors.Join(err, folder.Close())
+		return nil, about, errors.Join(full(err), folder.Close())
 	}
 	return folder, about, nil
+}
+
+// data describes the data of a block volume or of a snapshot of one. What others have put in its place, or cut off, is a
+// fault.
+func (about *description) data(folder *os.Root) (fs.FileInfo, error) {
+	info, err := folder.Lstat(dataFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fault.New(fault.Unavailable, "the file with the data of the volume is missing")
+	case err != nil:
+		return nil, full(err)
+	case !info.Mode().IsRegular():
+		return nil, fault.New(fault.Unavailable, "the data of the volume is not a regular file")
+	case info.Size() < about.Size:
+		return nil, fault.New(fault.Unavailable, "the file with the data of the volume has %d bytes, and should have %d",
+			info.Size(), about.Size)
+	}
+	return info, nil
 }
 
 func describe(folder *os.Root, file string) (about description, err error) {
@@ -130,8 +149,11 @@ func (about *description) write(folder *os.Root, file string) error {
 func (d *Driver) make(
 	ctx context.Context, s shelf, native string, fill func(ctx context.Context, folder *os.Root) (description, error),
 ) error {
-	if _, err := d.root.Lstat(path.Join(s.folder, native)); !errors.Is(err, fs.ErrNotExist) {
+	if err := d.same(); err != nil {
 		return err
+	}
+	if _, err := d.root.Lstat(path.Join(s.folder, native)); !errors.Is(err, fs.ErrNotExist) {
+		return full(err)
 	}
 	if err := d.forgetAttempts(native); err != nil {
 		return err
@@ -191,13 +213,13 @@ func (d *Driver) remove(s shelf, n driver.Name) error {
 		}
 		return err
 	}
-	if err := d.forgetAttempts(n.Native); err != nil {
+	if err := errors.Join(d.same(), d.forgetAttempts(n.Native)); err != nil {
 		return err
 	}
 	trash := path.Join(trashFolder, n.Native+"."+strings.ToLower(rand.Text()))
 	err := d.root.Rename(path.Join(s.folder, n.Native), trash)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return full(err)
 	}
 	if err := errors.Join(syncFolder(d.root, s.folder), syncFolder(d.root, trashFolder)); err != nil {
 		return err
@@ -225,14 +247,33 @@ func (d *Driver) checkRoom(needed int64) error {
 // reserve is what copies leave free, so that volumes can still be deleted: 1 %, at most 1 GiB.
 func reserve(total int64) int64 { return min(total/100, 1<<30) }
 
-// full turns errors of a full file system into a fault.
+// full turns errors of a full file system, and of one that others have changed, into a fault.
 func full(err error) error {
+	if place := replaced(err); place != "" {
+		return fault.Wrap(fault.Unavailable, err, "something else is in the place of %s in the folder of the backend", place)
+	}
 	for _, of := range []error{unix.ENOSPC, unix.EDQUOT, unix.EFBIG, unix.EROFS} {
 		if errors.Is(err, of) {
 			return fault.Wrap(fault.StorageFailed, err, "the storage takes no more data: %s", of)
 		}
 	}
 	return err
+}
+
+// replaced returns where a file or a folder was expected and something else is; empty: that is not what has failed.
+func replaced(err error) string {
+	place, cause := "", error(nil)
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
+		place, cause = at.Path, at.Err
+	} else if at, ok := errors.AsType[*os.LinkError](err); ok {
+		place, cause = at.Old, at.Err
+	}
+	// The package os does not export its error for a symbolic link that leads out of an os.Root.
+	if cause == nil || !errors.Is(cause, unix.ELOOP) && !errors.Is(cause, unix.ENOTDIR) &&
+		cause.Error() != "path escapes from parent" {
+		return ""
+	}
+	return place
 }
 
 func ignoreNotExist(err error) error {

@@ -5,9 +5,9 @@ package directory
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 
-	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/sparse"
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
 )
@@ -43,12 +43,9 @@ func (d *Driver) copy(
 	if about.Kind == driver.Filesystem {
 		return about.Size, driver.NotConsistent, d.copyContent(ctx, to, from, progress)
 	}
-	info, err := from.Lstat(dataFile)
+	info, err := about.data(from)
 	if err != nil {
 		return 0, "", err
-	}
-	if !info.Mode().IsRegular() {
-		return 0, "", fault.New(fault.Unavailable, "the data of the volume is not a file")
 	}
 	total := allocated(info)
 	if err := d.checkRoom(total); err != nil {
@@ -121,8 +118,8 @@ func (d *Driver) Snapshot(_ context.Context, n driver.Name) (driver.Snapshot, er
 		CreatedAt: about.CreatedAt,
 	}
 	if about.Kind == driver.Block {
-		info, statErr := folder.Lstat(dataFile)
-		if err = statErr; err == nil {
+		var info fs.FileInfo
+		if info, err = about.data(folder); err == nil {
 			s.Used = allocated(info)
 		}
 	}

@@ -5,6 +5,7 @@ package directory
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -69,8 +70,8 @@ func (d *Driver) Volume(_ context.Context, n driver.Name) (driver.Volume, error)
 	}
 	v := driver.Volume{Name: n, Kind: about.Kind, Size: about.Size, Used: -1, CreatedAt: about.CreatedAt}
 	if about.Kind == driver.Block {
-		info, statErr := folder.Lstat(dataFile)
-		if err = statErr; err == nil {
+		var info fs.FileInfo
+		if info, err = about.data(folder); err == nil {
 			v.Size, v.Used, v.Enforced = info.Size(), allocated(info), true
 		}
 	}
@@ -94,6 +95,9 @@ func (d *Driver) ExpandVolume(ctx context.Context, n driver.Name, size int64) (d
 
 func grow(folder *os.Root, about description, size int64) error {
 	if about.Kind == driver.Block {
+		if _, err := about.data(folder); err != nil {
+			return err
+		}
 		if err := growData(folder, size); err != nil {
 			return err
 		}
@@ -120,4 +124,6 @@ func growData(folder *os.Root, size int64) error {
 }
 
 // DeleteVolume removes a volume.
-func (d *Driver) DeleteVolume(_ context.Context, n driver.Name) error { return d.remove(volumes, n) }
+func (d *Driver) DeleteVolume(_ context.Context, n driver.Name) error {
+	return errors.Join(d.remove(volumes, n), d.remove(deleted, n))
+}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -38,6 +39,7 @@ func Run(t *testing.T, open func(t *testing.T) Backend) {
 		"expands volumes":                    expandsVolumes,
 		"deletes volumes":                    deletesVolumes,
 		"lists volumes":                      listsVolumes,
+		"the trash brings volumes back":      trashBringsBack,
 		"refuses names that are not its own": refusesNames,
 		"snapshots keep what was":            snapshotsKeepWhatWas,
 		"clones have what was":               clonesHaveWhatWas,
@@ -191,6 +193,57 @@ func listsVolumes(t *testing.T, b Backend) {
 	stop := fault.New(fault.Conflict, "enough")
 	if err := b.Driver.EachVolume(t.Context(), func(driver.Volume) error { return stop }); !fault.Is(err, fault.Conflict) {
 		t.Errorf("it does not end with the error of its caller: %v", err)
+	}
+}
+
+func trashBringsBack(t *testing.T, b Backend) {
+	trash, ok := b.Driver.(driver.Trash)
+	if !ok {
+		t.Skip("the driver has no trash")
+	}
+	v, lost := b.make(t), b.make(t)
+	b.Write(t, v.Name, mib, []byte("kept"))
+	hidden := func(name driver.Name) {
+		t.Helper()
+		if _, err := b.volumes(t).Volume(t.Context(), name); !fault.Is(err, fault.NotFound) {
+			t.Errorf("in the trash: %v", err)
+		}
+		if err := b.Driver.EachVolume(t.Context(), func(other driver.Volume) error {
+			if other.Native == name.Native {
+				t.Errorf("a volume in the trash is listed: %+v", other)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+	for range 2 {
+		if err := trash.DiscardVolume(t.Context(), v.Name, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		hidden(v.Name)
+	}
+	for range 2 {
+		got, err := trash.UndeleteVolume(t.Context(), v.Name)
+		if err != nil || got.Native != v.Native || got.Size != v.Size || got.Foreign {
+			t.Fatalf("%+v, %v", got, err)
+		}
+	}
+	b.holds(t, v.Name, mib, []byte("kept"))
+	if err := trash.DiscardVolume(t.Context(), lost.Name, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := b.volumes(t).DeleteVolume(t.Context(), lost.Name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hidden(lost.Name)
+	if _, err := trash.UndeleteVolume(t.Context(), lost.Name); !fault.Is(err, fault.NotFound) {
+		t.Errorf("one that was removed for ever: %v", err)
+	}
+	if err := trash.DiscardVolume(t.Context(), b.name(), time.Hour); !fault.Is(err, fault.NotFound) {
+		t.Errorf("one that there never was: %v", err)
 	}
 }
 

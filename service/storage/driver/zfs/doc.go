@@ -4,6 +4,7 @@
 //	zfs.go        Driver: opens a dataset, tells what is in it
 //	command.go    runs zfs and zpool, and reads what they print
 //	volume.go     makes, expands and deletes volumes
+//	trash.go      keeps deleted volumes for a time
 //	snapshot.go   snapshots and clones
 //
 // # Names
@@ -14,6 +15,7 @@
 //	BASE/vol-ID@snap-ID      a snapshot of it
 //	BASE/new-ID-RANDOM       a clone that is not complete
 //	BASE/gone-RANDOM         a volume that was deleted and still has snapshots
+//	BASE/kept-ID             a volume in the trash
 //
 // The user property mainstay:name holds the native name. A dataset is the gateway's only if it has both: its name and
 // this property. What ZFS inherits, or somebody renames, therefore never looks like the gateway's.

@@ -154,9 +154,13 @@ func (d *Driver) ExpandVolume(ctx context.Context, n driver.Name, size int64) (d
 	return d.Volume(ctx, n)
 }
 
-// DeleteVolume removes a volume. One that has snapshots is renamed, and goes with the last of them.
+// DeleteVolume removes a volume, also one in the trash. One that has snapshots is renamed, and goes with the last of
+// them.
 func (d *Driver) DeleteVolume(ctx context.Context, n driver.Name) error {
 	v, err := d.own(ctx, n)
+	if fault.Is(err, fault.NotFound) {
+		v, err = d.kept(ctx, n)
+	}
 	if fault.Is(err, fault.NotFound) {
 		return nil
 	}
@@ -177,6 +181,14 @@ func (d *Driver) DeleteVolume(ctx context.Context, n driver.Name) error {
 
 // retire takes a volume with snapshots out of the way.
 func (d *Driver) retire(ctx context.Context, v *found) error {
+	if err := d.hide(ctx, v, goneName+uuid.NewString()); err != nil {
+		return err
+	}
+	return d.forget(ctx, v) // its snapshots may have gone meanwhile
+}
+
+// hide gives a volume a name below the base under which callers do not see it.
+func (d *Driver) hide(ctx context.Context, v *found, name string) error {
 	children := 0
 	if err := d.each(ctx, func([]string) error { children++; return nil },
 		"zfs", "list", "-H", "-d", "1", "-t", "filesystem,volume", "-o", "name", d.path(v.name)); err != nil {
@@ -194,12 +206,11 @@ func (d *Driver) retire(ctx context.Context, v *found) error {
 			return told(err)
 		}
 	}
-	gone := goneName + uuid.NewString()
-	if err := d.run(ctx, "zfs", "rename", d.path(v.name), d.path(gone)); err != nil {
+	if err := d.run(ctx, "zfs", "rename", d.path(v.name), d.path(name)); err != nil {
 		return told(err)
 	}
-	v.name = gone
-	return d.forget(ctx, v) // its snapshots may have gone meanwhile
+	v.name = name
+	return nil
 }
 
 // forget removes a deleted volume if it has no snapshots, and then what it was cloned from, if that only waited for it.

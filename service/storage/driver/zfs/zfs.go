@@ -200,11 +200,13 @@ func (d *Driver) parse(f []string) (found, error) {
 const (
 	goneName = "gone-"
 	newName  = "new-"
+	keptName = "kept-"
 )
 
-// passing reports whether it is a volume that comes or goes.
+// passing reports whether it is a volume that comes or goes, or is in the trash.
 func (v *found) passing() bool {
-	return driver.IsMade(v.mark) && (strings.HasPrefix(v.name, goneName) || strings.HasPrefix(v.name, newName))
+	return driver.IsMade(v.mark) && (strings.HasPrefix(v.name, goneName) || strings.HasPrefix(v.name, newName) ||
+		strings.HasPrefix(v.name, keptName))
 }
 
 // below calls do with what is directly below the base.
@@ -252,6 +254,7 @@ func (d *Driver) sweep(ctx context.Context) error {
 var (
 	_ driver.Driver    = (*Driver)(nil)
 	_ driver.Volumes   = (*Driver)(nil)
+	_ driver.Trash     = (*Driver)(nil)
 	_ driver.Snapshots = (*Driver)(nil)
 	_ driver.Cloner    = (*Driver)(nil)
 )

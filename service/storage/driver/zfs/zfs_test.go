@@ -601,7 +601,7 @@ func TestCallsThatAreKilledAreRepeated(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []driver.Kind{driver.Block, driver.Filesystem} {
 		for name, op := range operations(kind) {
-			if kind == driver.Filesystem && !slices.Contains([]string{"create", "delete", "clone"}, name) {
+			if kind == driver.Filesystem && !slices.Contains([]string{"create", "delete", "clone", "discard", "undelete"}, name) {
 				continue // its commands are those of block volumes
 			}
 			for _, when := range []string{"before", "after"} {
@@ -629,6 +629,7 @@ type scene struct {
 	snapshot      driver.Snapshot
 	newVolume     driver.Name
 	newSnapshot   driver.Name
+	discarded     bool
 }
 
 // killed reports whether the call ran so many commands that one was killed.
@@ -696,6 +697,22 @@ func operations(kind driver.Kind) map[string]operation {
 				h.Errorf("%v, %v", h.names(), err)
 			}
 		}},
+		"discard": {func(ctx context.Context, d *zfs.Driver, s *scene) error {
+			return d.DiscardVolume(ctx, s.clone.Name, time.Hour)
+		}, func(h *host, d *zfs.Driver, s *scene) {
+			_, err := d.Volume(h.Context(), s.clone.Name)
+			none(h, err)
+			if v, err := d.UndeleteVolume(h.Context(), s.clone.Name); err != nil || v.Size != 8*mib {
+				h.Errorf("%+v, %v", v, err)
+			}
+		}},
+		"undelete": {func(ctx context.Context, d *zfs.Driver, s *scene) error {
+			if s.discarded || d.DiscardVolume(ctx, s.clone.Name, time.Hour) == nil {
+				s.discarded = true
+			}
+			_, err := d.UndeleteVolume(ctx, s.clone.Name)
+			return err
+		}, func(h *host, d *zfs.Driver, s *scene) { has(h, d, s.clone.Name, 8*mib) }},
 		"snapshot": {func(ctx context.Context, d *zfs.Driver, s *scene) error {
 			_, err := d.CreateSnapshot(ctx, s.volume.Name, s.newSnapshot, quiet)
 			return err

@@ -15,10 +15,11 @@ import { imagePath, jobPath, usePools } from '../links';
 import { useRefresh } from '../live';
 import { imageField, volumeField } from '../refused';
 import { may, type Verb } from '../states';
+import { MoveToTrash } from '../trash';
 import { usedText } from '../volumes/columns';
 import { checked, sizeField } from '../volumes/sizes';
 
-type What = 'snapshot' | 'expand' | 'shrink' | 'limit' | 'move';
+type What = 'snapshot' | 'expand' | 'shrink' | 'limit' | 'move' | 'trash';
 
 interface Open {
   what: What;
@@ -45,6 +46,7 @@ const forms: readonly { what: What; label: string; verb: Verb; operation: Operat
   { what: 'move', label: 'Move…', verb: 'move', operation: 'MigrateRBDImage' },
   // Shrinking takes an admin, as deleting images does.
   { what: 'shrink', label: 'Shrink…', verb: 'change', operation: 'DeleteRBDImage', danger: true },
+  { what: 'trash', label: 'Move to the trash…', verb: 'trash', operation: 'DeleteRBDImage', danger: true },
 ];
 
 export function useImageActions(): ImageActions {
@@ -94,6 +96,7 @@ export function useImageActions(): ImageActions {
       ...(i.parent !== '' && may(i, 'change') && allowed('FlattenRBDImage') ? [{ label: 'Flatten…', run: () => flatten(i) }] : []),
       ...action('move', i),
       ...action('shrink', i),
+      ...action('trash', i),
       ...(may(i, 'delete') && allowed('DeleteRBDImage') ? [{ label: 'Delete…', danger: true, run: () => remove(i) }] : []),
     ],
     snapshot: (i) => action('snapshot', i)[0],
@@ -127,6 +130,14 @@ function Asked({ open: { what, image: i }, onClose }: { open: Open; onClose: () 
   };
   const resize = (size_bytes: number, allow_shrink: boolean) => atField(body(api.POST('/rbd-images/{pool}/{image}/resize', { ...at(i), body: { size_bytes, allow_shrink } })), volumeField);
   switch (what) {
+    case 'trash': {
+      const { path, query } = at(i).params;
+      const move = async (trash_secs: number) => {
+        await body(api.DELETE('/rbd-images/{pool}/{image}', { params: { path, query: { ...query, trash_secs } } }));
+        await refresh();
+      };
+      return <MoveToTrash name={i.name} what="image" onClose={onClose} move={move} />;
+    }
     case 'snapshot':
       return (
         <FormDialog<RBDSnapshotSpec>

@@ -13,11 +13,12 @@ import { BackUp } from '../backups/create';
 import { useRefresh } from '../live';
 import { expansionField, volumeField } from '../refused';
 import { may } from '../states';
+import { MoveToTrash } from '../trash';
 import { usedText } from './columns';
 import { sizeField } from './sizes';
 
 interface Open {
-  what: 'expand' | 'snapshot' | 'backup';
+  what: 'expand' | 'snapshot' | 'backup' | 'trash';
   volume: Volume;
 }
 
@@ -34,7 +35,7 @@ export interface VolumeActions {
   dialog: ReactNode;
 }
 
-const operations = { expand: 'ExpandVolume', snapshot: 'CreateSnapshot', backup: 'CreateBackup', delete: 'DeleteVolume' } as const;
+const operations = { expand: 'ExpandVolume', snapshot: 'CreateSnapshot', backup: 'CreateBackup', trash: 'DeleteVolume', delete: 'DeleteVolume' } as const;
 
 const at = (v: Volume) => ({ params: { path: { id: v.id } } });
 
@@ -68,10 +69,11 @@ export function useVolumeActions(): VolumeActions {
     snapshot: (v) => ({ label: 'Take a snapshot…', run: () => setOpen({ what: 'snapshot', volume: v }) }),
     backup: (v) => ({ label: 'Back up…', run: () => setOpen({ what: 'backup', volume: v }) }),
     expand: (v) => ({ label: 'Expand…', run: () => setOpen({ what: 'expand', volume: v }) }),
+    trash: (v) => ({ label: 'Move to the trash…', danger: true, run: () => setOpen({ what: 'trash', volume: v }) }),
     delete: (v) => ({ label: 'Delete…', danger: true, run: () => remove(v) }),
   };
   return {
-    actions: (v) => (['snapshot', 'backup', 'expand', 'delete'] as const).filter((verb) => can(v, verb)).map((verb) => verbs[verb](v)),
+    actions: (v) => (['snapshot', 'backup', 'expand', 'trash', 'delete'] as const).filter((verb) => can(v, verb)).map((verb) => verbs[verb](v)),
     bulk: allowed('DeleteVolume')
       ? [
           {
@@ -92,6 +94,13 @@ export function useVolumeActions(): VolumeActions {
 
 function Asked({ open: { what, volume: v }, onClose, refresh }: { open: Open; onClose: () => void; refresh: () => Promise<unknown> }) {
   if (what === 'backup') return <BackUp volume={v} onClose={onClose} />;
+  if (what === 'trash') {
+    const move = async (trash_secs: number) => {
+      await body(api.DELETE('/volumes/{id}', { params: { ...at(v).params, query: { trash_secs } } }));
+      await refresh();
+    };
+    return <MoveToTrash name={v.name} what="volume" onClose={onClose} move={move} />;
+  }
   if (what === 'expand') {
     return (
       <FormDialog<Expansion>

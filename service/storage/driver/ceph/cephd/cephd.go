@@ -7,6 +7,7 @@
 //	cluster.go    the connection, commands of monitors, errors
 //	image.go      images, and the mark that says how far each is
 //	volume.go     makes, expands and deletes volumes
+//	trash.go      volumes that were deleted and can be brought back
 //	page.go       lists images
 //	snapshot.go   snapshots and clones
 //	group.go      groups of images
@@ -25,6 +26,8 @@
 // An image without a mark is not complete: it is removed and made again by the next attempt. One that
 // is deleted has snapshots, or clones hang on them; its own data is cut off, and it goes with the last
 // of them. With "deleted" goes the name of the image that it was cloned from.
+//
+// A volume that is kept after its deletion is in Ceph's own trash, under its native name and with the mark that it had.
 //
 // An image whose name users have chosen is made under the native name of its volume, marked for its
 // name to come, and renamed. With "ready" goes the native name. To delete it, it is renamed back.
@@ -163,7 +166,7 @@ func (s *server) do(r *wire.Request, progress func(float64)) (wire.Response, err
 		return wire.Response{}, s.fence(r.Address)
 	case wire.ChangeOSD:
 		return wire.Response{}, s.changeOSD(r)
-	case wire.Extents, wire.Read, wire.Refill, wire.Write, wire.Refilled:
+	case wire.Extents, wire.Read, wire.Refill, wire.Write, wire.Refilled, wire.Unfilled:
 		return s.data.do(s.cluster, r)
 	case wire.GroupSnap, wire.GroupLook, wire.GroupSnapRm, wire.GroupRevert, wire.GroupRm:
 		return s.group(r, progress)
@@ -189,7 +192,11 @@ func (s *server) do(r *wire.Request, progress func(float64)) (wire.Response, err
 	case wire.ExpandVolume:
 		return p.expandVolume(r)
 	case wire.DeleteVolume:
-		return p.deleteVolume(r)
+		return p.deleteVolume(s.cluster, r)
+	case wire.Discard:
+		return wire.Response{}, p.discard(r)
+	case wire.Undelete:
+		return p.undelete(r)
 	case wire.Collect:
 		return wire.Response{}, p.collect(r.Volume)
 	case wire.CreateSnapshot:

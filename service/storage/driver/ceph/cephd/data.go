@@ -35,6 +35,8 @@ func (d *data) do(c *cluster, r *wire.Request) (wire.Response, error) {
 		return d.refill(c, r)
 	case wire.Write:
 		return wire.Response{}, d.write(r)
+	case wire.Unfilled:
+		return wire.Response{}, d.unfilled(r)
 	}
 	return d.refilled(r)
 }
@@ -174,7 +176,7 @@ func (o *opened) begin(c *cluster, t target, size int64, out *wire.Response) err
 	case err == nil && image.State == wire.Deleted:
 		return &wire.Error{Reason: wire.Conflict, Message: "the volume was deleted"}
 	case err == nil:
-		if err := o.evict(c, t.native); err != nil {
+		if err := o.pool.evict(c, t.native); err != nil {
 			return err
 		}
 		if err := o.pool.remove(t.native); err != nil {
@@ -200,8 +202,8 @@ func (o *opened) begin(c *cluster, t target, size int64, out *wire.Response) err
 }
 
 // evict shuts out who has an image open that is not complete: only an earlier attempt to fill it can have that.
-func (o *opened) evict(c *cluster, name string) error {
-	return o.pool.with(name, false, func(image *rbd.Image) error {
+func (p *pool) evict(c *cluster, name string) error {
+	return p.with(name, false, func(image *rbd.Image) error {
 		watchers, err := image.ListWatchers()
 		for i := 0; i < len(watchers) && err == nil; i++ {
 			err = c.fence(watchers[i].Addr)
@@ -226,15 +228,34 @@ func (d *data) write(r *wire.Request) error {
 	return err
 }
 
+// given returns the volume that is filled, which the caller closes.
+func (d *data) given(r *wire.Request) (*opened, error) {
+	o, err := d.filling(r)
+	if err == nil {
+		d.mu.Lock()
+		delete(d.open, "refill "+r.Pool+"/"+r.Volume)
+		d.mu.Unlock()
+	}
+	return o, err
+}
+
+// unfilled closes a volume that will not be complete, so that it can be removed at once. Otherwise the cluster takes it
+// to be open for half a minute after the end of this process.
+func (d *data) unfilled(r *wire.Request) error {
+	o, err := d.given(r)
+	if err != nil {
+		return err
+	}
+	defer o.pool.Destroy()
+	return o.image.Close()
+}
+
 // refilled makes a volume that is filled one that is there.
 func (d *data) refilled(r *wire.Request) (out wire.Response, err error) {
-	o, err := d.filling(r)
+	o, err := d.given(r)
 	if err != nil {
 		return out, err
 	}
-	d.mu.Lock()
-	delete(d.open, "refill "+r.Pool+"/"+r.Volume)
-	d.mu.Unlock()
 	defer o.pool.Destroy()
 	err = o.image.Flush()
 	// The mark is set with the lock held: who was shut out cannot set it.

@@ -76,16 +76,12 @@ func (s *server) snapshotGroup(p *pool, r *wire.Request) error {
 	if err := rbd.GroupCreate(p.IOContext, r.Group); err != nil && errno(err) != unix.EEXIST {
 		return err
 	}
-	there := map[string]bool{}
-	images, err := rbd.GroupImageList(p.IOContext, r.Group)
+	there, err := s.members(p, r)
 	if err != nil {
 		return err
 	}
-	for _, i := range images {
-		there[i.Name] = true
-	}
 	if err := s.eachMember(r, func(of *pool, t target) error {
-		if there[t.name] {
+		if there[of.name+"/"+t.name] {
 			return nil
 		}
 		err := rbd.GroupImageAdd(p.IOContext, r.Group, of.IOContext, t.name)
@@ -97,6 +93,35 @@ func (s *server) snapshotGroup(p *pool, r *wire.Request) error {
 		return err
 	}
 	return rbd.GroupSnapCreate(p.IOContext, r.Group, r.Snapshot)
+}
+
+// members returns which volumes of a group are in the group of the storage, as POOL/IMAGE. That others have added images
+// there is a conflict: a snapshot would hold them, too, and put them back.
+func (s *server) members(p *pool, r *wire.Request) (map[string]bool, error) {
+	known := map[string]bool{}
+	for _, m := range r.Members {
+		known[m.Pool+"/"+targetOf(&wire.Request{Volume: m.Volume, Image: m.Image}).name] = true
+	}
+	images, err := rbd.GroupImageList(p.IOContext, r.Group)
+	if err != nil {
+		return nil, err
+	}
+	there := map[string]bool{}
+	for _, i := range images {
+		of, err := s.conn.GetPoolByID(i.PoolID)
+		if err != nil {
+			return nil, err
+		}
+		name := of + "/" + i.Name
+		if !known[name] {
+			return nil, &wire.Error{
+				Reason: wire.Conflict, Message: "the group has the image " + name + " in the storage, which is none of its volumes; " +
+					"take it out with rbd group image remove",
+			}
+		}
+		there[name] = true
+	}
+	return there, nil
 }
 
 // eachMember calls do with the volumes of a group, which must be there.
@@ -125,6 +150,9 @@ func (s *server) revertGroup(p *pool, r *wire.Request, progress func(float64)) e
 	has, err := p.groupHas(r.Group, r.Snapshot)
 	if err == nil && !has {
 		err = noSnapshot(r.Snapshot)
+	}
+	if err == nil {
+		_, err = s.members(p, r)
 	}
 	if err != nil {
 		return err

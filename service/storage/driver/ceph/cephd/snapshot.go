@@ -5,6 +5,7 @@ package cephd
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/ceph/go-ceph/rbd"
@@ -123,7 +124,11 @@ func lookFor(image *rbd.Image, name string) (snap wire.Snap, err error) {
 		}
 		found = true
 		created, err := image.GetSnapTimestamp(s.Id)
-		snap = wire.Snap{Name: name, Size: int64(s.Size), CreatedAt: at(created)}
+		if err != nil {
+			return err
+		}
+		id, err := image.GetId()
+		snap = wire.Snap{Name: name, ID: fmt.Sprintf("%s/%d", id, s.Id), Size: int64(s.Size), CreatedAt: at(created)}
 		return err
 	})
 	if err == nil && !found {

@@ -111,7 +111,7 @@ func (p *pool) grow(name string, size int64) error {
 
 // deleteVolume marks a volume as deleted. One with a chosen name gets its native name back, so that the other is free.
 // Leftover is the native name if there is something to collect.
-func (p *pool) deleteVolume(r *wire.Request) (out wire.Response, err error) {
+func (p *pool) deleteVolume(c *cluster, r *wire.Request) (out wire.Response, err error) {
 	t := targetOf(r)
 	if !t.valid() {
 		return out, nil
@@ -122,9 +122,23 @@ func (p *pool) deleteVolume(r *wire.Request) (out wire.Response, err error) {
 		image, err = p.look(t.name)
 	}
 	if err != nil && reasonOf(err).Reason == wire.NotFound {
+		if found, err := p.purge(t); found || err != nil {
+			out.Leftover = t.native
+			return out, err
+		}
 		return out, p.remove(t.native) // an attempt to make it may have left something
 	}
 	if err != nil {
+		return out, err
+	}
+	if image.State == wire.Building && t.name == t.native { // only an attempt to make it can have it open
+		err := p.bound(t.native) // a copy of another site's that has not arrived yet
+		if err == nil {
+			err = p.evict(c, t.native)
+		}
+		if err == nil {
+			err = p.remove(t.native)
+		}
 		return out, err
 	}
 	out.Leftover = t.native

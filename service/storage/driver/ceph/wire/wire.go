@@ -87,6 +87,8 @@ const (
 	ExpandVolume   Op = "expand"        // to Size, into Volume
 	DeleteVolume   Op = "delete"        // marks it as deleted; Collect does the rest
 	Collect        Op = "collect"       // removes what nothing needs of a volume that is marked as deleted
+	Discard        Op = "discard"       // Volume goes to the trash, and Ceph's tools keep it for Keep seconds
+	Undelete       Op = "undelete"      // out of the trash, into Volume
 	CreateSnapshot Op = "snap"          // Snapshot of Volume, into Snapshot
 	Snapshot       Op = "snapshot"      // into Snapshot
 	DeleteSnapshot Op = "snap-rm"       // into Leftover the volume to collect, if there is one
@@ -104,6 +106,7 @@ const (
 	Refill         Op = "refill"        // begins Volume of Size, which is not there before Refilled; what others began is gone
 	Write          Op = "write"         // the content, to Offset in what Refill has begun
 	Refilled       Op = "refilled"      // into Volume
+	Unfilled       Op = "unfilled"      // closes what Refill has begun; it is not complete
 	GroupSnap      Op = "group-snap"    // Snapshot of Group, which consists of Members
 	GroupLook      Op = "group-look"    // into Found, whether Group has Snapshot
 	GroupSnapRm    Op = "group-snap-rm" // Snapshot of Group
@@ -145,6 +148,7 @@ type Request struct {
 	Since    string   `json:"since,omitempty"`  // a snapshot
 	Offset   int64    `json:"offset,omitempty"` // bytes
 	Length   int      `json:"length,omitempty"` // of Data
+	Keep     int64    `json:"keep,omitempty"`   // seconds
 	Data     []byte   `json:"-"`
 	// Snapshots has the names of snapshots by those that users have chosen; of the others both are the same.
 	Snapshots map[string]string `json:"snapshots,omitempty"`
@@ -258,6 +262,7 @@ type Image struct {
 // Snap is a snapshot of an RBD image.
 type Snap struct {
 	Name      string    `json:"name"`
+	ID        string    `json:"id"`     // never that of another snapshot
 	Source    string    `json:"source"` // its image
 	Size      int64     `json:"size"`   // bytes
 	Protected bool      `json:"protected,omitempty"`

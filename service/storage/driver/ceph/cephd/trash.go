@@ -1,0 +1,138 @@
+//go:build ceph
+
+package cephd
+
+import (
+	"errors"
+	"time"
+
+	"github.com/ceph/go-ceph/rbd"
+	"golang.org/x/sys/unix"
+
+	"github.com/mainstay-infra/mainstay/service/storage/driver/ceph/wire"
+)
+
+// discard moves a volume to the trash, under its native name, so that the name that users have chosen is free. Every
+// step can be repeated: librbd continues a move that was broken off when it is asked by the same name.
+func (p *pool) discard(r *wire.Request) error {
+	t := targetOf(r)
+	image, err := p.ready(t)
+	switch {
+	case err == nil:
+		if err := errors.Join(p.watched(t.name), p.bound(t.name)); err != nil {
+			return err
+		}
+		if !t.chosen() {
+			break
+		}
+		if err := p.unkept(t.name); err != nil {
+			return err
+		}
+		if err := rbd.GetImage(p.IOContext, t.name).Rename(t.native); err != nil {
+			return err
+		}
+	case reasonOf(err).Reason != wire.NotFound || !t.valid():
+		return err
+	default:
+		// An earlier attempt may have renamed it. One that is marked as deleted must not come back.
+		if image, err = p.look(t.native); err == nil && image.State == wire.Deleted {
+			return noVolume(t.name)
+		}
+	}
+	err = rbd.GetImage(p.IOContext, t.native).Trash(time.Duration(r.Keep) * time.Second)
+	switch errno(err) {
+	case unix.ENOENT:
+		_, err = p.trashed(t)
+	case unix.EBUSY:
+		err = errors.Join(p.watched(t.native), &wire.Error{
+			Reason: wire.Conflict, Message: "the volume is in use", Cause: err.Error(),
+		})
+	}
+	return err
+}
+
+// trashed returns the id by which the trash has a volume.
+func (p *pool) trashed(t target) (id string, err error) {
+	all, err := rbd.GetTrashList(p.IOContext)
+	if err != nil {
+		return "", err
+	}
+	for _, entry := range all {
+		if entry.Name == t.native {
+			return entry.Id, nil
+		}
+	}
+	return "", noVolume(t.name)
+}
+
+// undelete takes a volume out of the trash, and then gives it the name that users have chosen.
+func (p *pool) undelete(r *wire.Request) (out wire.Response, err error) {
+	t := targetOf(r)
+	if !t.valid() {
+		return out, noVolume(t.name)
+	}
+	if image, err := p.ready(t); err == nil {
+		out.Volume = &image // an earlier attempt has brought it back
+		return out, nil
+	}
+	if t.chosen() {
+		switch _, err := p.look(t.name); {
+		case err == nil:
+			return out, taken(t.name)
+		case reasonOf(err).Reason != wire.NotFound:
+			return out, err
+		}
+	}
+	if err := p.untrash(t); err != nil {
+		return out, err
+	}
+	if t.chosen() {
+		err = p.sign(t.native, t.name, wire.Ready, t.native)
+		if err == nil {
+			err = rbd.GetImage(p.IOContext, t.native).Rename(t.name)
+		}
+		if errno(err) == unix.EEXIST { // somebody has taken the name at this moment
+			return out, errors.Join(taken(t.name), rbd.GetImage(p.IOContext, t.native).Trash(0))
+		}
+		if err != nil {
+			return out, err
+		}
+	}
+	return p.volume(r)
+}
+
+// untrash has a volume be there under its native name again, where only this package sees it if users have chosen
+// another one.
+func (p *pool) untrash(t target) error {
+	image, err := p.look(t.native)
+	if err == nil && image.State != wire.Deleted {
+		return nil // an earlier attempt has done this
+	}
+	if err == nil || reasonOf(err).Reason != wire.NotFound {
+		return errors.Join(err, noVolume(t.name))
+	}
+	id, err := p.trashed(t)
+	if err != nil {
+		return err
+	}
+	return rbd.TrashRestore(p.IOContext, id, t.native)
+}
+
+// purge marks a volume in the trash as deleted. It reports whether the trash had it.
+func (p *pool) purge(t target) (bool, error) {
+	id, err := p.trashed(t)
+	if err != nil {
+		if reasonOf(err).Reason == wire.NotFound {
+			err = nil
+		}
+		return false, err
+	}
+	if err := rbd.TrashRestore(p.IOContext, id, t.native); err != nil {
+		return false, err
+	}
+	parent, err := p.parent(t.native)
+	if err != nil {
+		return false, err
+	}
+	return true, p.sign(t.native, t.native, wire.Deleted, parent)
+}

@@ -1,0 +1,49 @@
+//go:build linux
+
+package directory
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/service/storage/driver"
+)
+
+// DiscardVolume moves a volume to where those are that can be brought back. Nothing else removes what is there.
+func (d *Driver) DiscardVolume(_ context.Context, n driver.Name, _ time.Duration) error {
+	return d.put(n, volumes, deleted)
+}
+
+// UndeleteVolume brings a volume back.
+func (d *Driver) UndeleteVolume(ctx context.Context, n driver.Name) (driver.Volume, error) {
+	if err := d.put(n, deleted, volumes); err != nil {
+		return driver.Volume{}, err
+	}
+	return d.Volume(ctx, n)
+}
+
+// put moves a volume from one shelf to another. If an earlier attempt has done so, it does nothing.
+func (d *Driver) put(n driver.Name, from, to shelf) error {
+	if err := errors.Join(from.check(n), d.same()); err != nil {
+		return err
+	}
+	err := d.root.Rename(path.Join(from.folder, n.Native), path.Join(to.folder, n.Native))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if _, err := d.root.Lstat(path.Join(to.folder, n.Native)); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return from.errNone(n.Native)
+	case errors.Is(err, fs.ErrExist) || errors.Is(err, unix.ENOTEMPTY):
+		return fault.Wrap(fault.Conflict, err, "the storage has two volumes %s", n.Native)
+	case err != nil:
+		return full(err)
+	}
+	return errors.Join(syncFolder(d.root, to.folder), syncFolder(d.root, from.folder))
+}
