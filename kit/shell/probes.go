@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/telemetry"
@@ -37,6 +38,9 @@ func (s *Shell[C]) probes(handle func(pattern string, h http.Handler)) {
 	handle("GET /metrics", metrics)
 }
 
+// checkWithin bounds a check: an orchestrator gives up long before something that hangs answers.
+const checkWithin = 5 * time.Second
+
 // ready serves /readyz: 200 with the details of the checks, or the first check that fails. With
 // ?verbose it prints a line per check, as Kubernetes' own components do.
 func (s *Shell[C]) ready(w http.ResponseWriter, r *http.Request) {
@@ -44,7 +48,9 @@ func (s *Shell[C]) ready(w http.ResponseWriter, r *http.Request) {
 	var failed *fault.Error
 	verbose := r.URL.Query().Has("verbose")
 	for _, c := range s.cfg.Ready {
-		detail, err := c.Run(r.Context())
+		ctx, cancel := context.WithTimeout(r.Context(), checkWithin)
+		detail, err := c.Run(ctx)
+		cancel()
 		switch {
 		case err == nil:
 			lines = append(lines, strings.TrimSpace("[+] "+c.Name+" ok "+detail))

@@ -1,12 +1,14 @@
 package shell_test
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"testing/fstest"
 	"time"
 
@@ -169,6 +171,19 @@ func TestMetricsMayBeGuarded(t *testing.T) {
 	s.want(s.ask("GET", "/metrics", "child", ""), 403, "metrics are for parents")
 	s.want(s.ask("GET", "/metrics", "parent", ""), 200, "go_goroutines")
 	s.want(s.ask("GET", "/readyz", "", ""), 200, "ready")
+}
+
+func TestACheckThatHangsIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, func(c *shell.Config[person]) {
+			c.Ready = []shell.Check{{Name: "box", Run: func(ctx context.Context) (string, error) {
+				<-ctx.Done()
+				return "", fault.Wrap(fault.Unavailable, ctx.Err(), "the box does not answer")
+			}}}
+		})
+		s.want(s.ask("GET", "/readyz", "", ""), 503, "the box does not answer")
+	})
 }
 
 func TestProbesAnswerOnAnAddressOfTheirOwn(t *testing.T) {

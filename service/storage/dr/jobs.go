@@ -258,7 +258,7 @@ func (m *Manager) failover(ctx context.Context, s *site, a record.MirrorArgs, pr
 		err = other.demote(ctx)
 		if demoted = err == nil; err != nil && !a.Force {
 			f := fault.From(err)
-			return m.takeBack(ctx, other, fault.Wrap(f.Kind, err, "the other site was not demoted: %s", f.Message))
+			return m.takeBack(ctx, s, other, fault.Wrap(f.Kind, err, "the demotion of the other site has failed: %s", f.Message))
 		}
 	}
 	progress(record.Verifying / 3)
@@ -268,7 +268,7 @@ func (m *Manager) failover(ctx context.Context, s *site, a record.MirrorArgs, pr
 		err = s.driver.Promote(ctx, s.name, a.Force)
 	}
 	if err != nil && demoted {
-		return m.takeBack(ctx, other, err)
+		return m.takeBack(ctx, s, other, err)
 	}
 	if err != nil {
 		return err
@@ -309,8 +309,8 @@ func (m *Manager) takeOver(ctx context.Context, s *site, a record.MirrorArgs) er
 	})
 }
 
-// takeBack promotes the site again that was primary, if a failover that has failed has demoted it.
-func (m *Manager) takeBack(ctx context.Context, other *site, cause error) error {
+// takeBack promotes the site again that was primary, if a failover to s that has failed has demoted it.
+func (m *Manager) takeBack(ctx context.Context, s, other *site, cause error) error {
 	if job.BrokenOff(ctx) {
 		return cause // the next attempt goes on
 	}
@@ -323,6 +323,15 @@ func (m *Manager) takeBack(ctx context.Context, other *site, cause error) error 
 	}
 	if err == nil {
 		err = until(again, settleWithin, func() error { return other.driver.Promote(again, other.name, false) })
+	}
+	// What it held when it was demoted is the newest that there is, as long as the site that should take over has not.
+	if err != nil {
+		if mine, unseen := s.look(again); unseen == nil && !mine.Primary {
+			err = other.driver.Promote(again, other.name, true)
+		}
+		if now, unseen := other.look(again); unseen == nil && now.Primary {
+			err = nil // Ceph may promote an image and fail all the same
+		}
 	}
 	if err != nil {
 		return fault.Wrap(f.Kind, cause, "%s; and the site that was primary was not promoted again: %s", f.Message,

@@ -111,6 +111,10 @@ func PromoteBlocker(v *View, force, replayed bool) string {
 	switch {
 	case !ok:
 		return "nothing of the volume has arrived at this site yet"
+	case v.orphaned():
+		return incomplete
+	case v.There != nil && v.swapped().orphaned():
+		return "the other site was primary last, and its demotion was not completed; promote that one by force"
 	case !last.Complete:
 		return "changes of the other site are still arriving"
 	case v.There != nil && !has(&v.Here, v.There):
@@ -152,6 +156,21 @@ func journalBlocker(v *View, replayed bool) string {
 	}
 	return ""
 }
+
+// orphaned reports whether the volume is primary at neither site although this one was until lately: its demotion was not
+// completed, so that the other one cannot take over.
+func (v *View) orphaned() bool {
+	last, ok := newest(&v.Here)
+	return ok && v.Here.Mode == driver.BySnapshots && v.There != nil && !v.Here.Primary && !v.There.Primary && last.Of == 0 &&
+		!last.Demoted && descends(v.There, &v.Here)
+}
+
+// swapped is the view of the other site.
+func (v *View) swapped() *View {
+	return &View{Here: *v.There, There: &v.Here, Known: true, Now: v.Now, RPO: v.RPO}
+}
+
+const incomplete = "this site was primary last, and its demotion was not completed; promote it by force"
 
 // followed reports whether the other site copies from this one, as far as it can be asked. That takes a while after a
 // promotion.
@@ -355,6 +374,9 @@ func (v *View) Condition() driver.Health {
 	h := Healthy(&v.Here)
 	if v.There != nil && Healthy(v.There) == driver.Critical {
 		h = driver.Critical
+	}
+	if h == driver.Healthy && v.There != nil && !v.Here.Primary && !v.There.Primary {
+		h = driver.Warning // nobody can write to it
 	}
 	if at := v.SyncedNow(); h == driver.Healthy && v.RPO > 0 && !at.IsZero() && v.Now.Sub(at) > v.RPO {
 		h = driver.Warning

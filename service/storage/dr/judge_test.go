@@ -66,6 +66,15 @@ func TestWhatStandsInTheWayOfAPromotion(t *testing.T) {
 			view: view(side(false, own(19, true)), ptr(side(false, copied(17, 19, true, true), own(19, false), own(21, true)))),
 			want: "not a copy",
 		},
+		"a demotion that was not completed": {
+			view: view(side(false, own(4, false)), ptr(side(false, copied(7, 4, false, true)))), want: "promote it by force",
+		},
+		"the other site of that": {
+			view: view(side(false, copied(7, 4, false, true)), ptr(side(false, own(4, false)))), want: "promote that one by force",
+		},
+		"by force, a demotion that was not completed": {
+			view: view(side(false, own(4, false)), ptr(side(false, copied(7, 4, false, true)))), force: true,
+		},
 		"both sites were primary": {
 			view: view(side(false, own(9, true)), ptr(side(false, own(5, true)))), want: "not a copy",
 		},

@@ -181,6 +181,18 @@ func Steps(id string, v *View) []Step {
 		}
 	case v.Here.Primary:
 		return nil
+	case v.orphaned():
+		return []Step{
+			step("Promote the volume here by force",
+				"It is primary at neither site. This one was until lately, and has the newest content: its demotion was not completed, "+
+					"for example because its pool was full. Make room first.", "promote --force"),
+		}
+	case v.There != nil && v.swapped().orphaned():
+		return []Step{
+			step("Promote the volume at the other site by force",
+				"It is primary at neither site. The other one was until lately, and has the newest content. Use the id of the mirror "+
+					"there.", ""),
+		}
 	case v.There != nil && !v.There.Primary && PromoteBlocker(v, false, false) == "":
 		return []Step{
 			step("Promote the volume here, or at the other site",

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"regexp"
 	"slices"
@@ -277,7 +278,36 @@ func (p *pool) demote(c *cluster, t target, r *wire.Request) error {
 	if err != nil || !primary {
 		return err
 	}
+	// Ceph demotes an image and then fails to store the snapshot that says so: no site could take over.
+	if err := c.roomy(p.name); err != nil {
+		return err
+	}
 	return p.with(t.name, true, (*rbd.Image).MirrorDemote)
+}
+
+// roomy is a fault if a pool takes no more data.
+func (c *cluster) roomy(pool string) error {
+	raw, said, err := c.conn.MonCommand([]byte(`{"prefix":"osd dump","format":"json"}`))
+	if err != nil {
+		return fmt.Errorf("%s: %w", said, err)
+	}
+	var dump struct {
+		Flags string `json:"flags"`
+		Pools []struct {
+			Name  string `json:"pool_name"`
+			Flags string `json:"flags_names"`
+		} `json:"pools"`
+	}
+	if err := json.Unmarshal(raw, &dump); err != nil {
+		return err
+	}
+	full := func(flags string) bool { return slices.Contains(strings.Split(flags, ","), "full") }
+	for _, one := range dump.Pools {
+		if full(dump.Flags) || one.Name == pool && full(one.Flags) {
+			return unix.ENOSPC
+		}
+	}
+	return nil
 }
 
 // clients is the fault of what must not be done while clients have an image open: others than the daemons that copy it,
