@@ -35,6 +35,8 @@ func translate(ctx context.Context, err error) error {
 		return fault.Wrap(fault.NotFound, err, "%s", s.Message)
 	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err):
 		return fault.Wrap(fault.Conflict, err, "%s", s.Message)
+	case apierrors.IsInvalid(err) && field(s.Details) == "metadata.uid":
+		return fault.Wrap(fault.Conflict, err, "the object was made again meanwhile")
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		invalid := fault.Wrap(fault.Invalid, err, "%s", s.Message)
 		invalid.Field = field(s.Details)

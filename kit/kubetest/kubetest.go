@@ -14,9 +14,12 @@ package kubetest
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"embed"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -167,6 +170,25 @@ func (c *Cluster) end(by syscall.Signal) error {
 	}
 	c.running = nil
 	return errors.Join(err, ended)
+}
+
+// Transport returns what reaches the API server as the administrator.
+func (c *Cluster) Transport(t testing.TB) *http.Transport {
+	t.Helper()
+	pki := filepath.Join(filepath.Dir(c.Kubeconfig), "pki")
+	pair, err := tls.LoadX509KeyPair(filepath.Join(pki, "admin.crt"), filepath.Join(pki, "admin.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	authority, err := os.ReadFile(filepath.Join(pki, "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(authority)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool}}
+	t.Cleanup(transport.CloseIdleConnections)
+	return transport
 }
 
 // Namespace makes a namespace for a test.
