@@ -101,7 +101,7 @@ func (c *Client) watch(r Resource, namespace string, q Query, from string) *rest
 func follow[T any](
 	ctx context.Context, watch *rest.Request, do func(object *T, gone bool) (bool, error),
 ) (ended bool, err error) {
-	stream, err := watch.Stream(ctx)
+	stream, err := watch.Stream(quiet(ctx))
 	if err != nil {
 		return false, translate(ctx, err)
 	}

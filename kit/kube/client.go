@@ -5,12 +5,14 @@ import (
 	"context"
 	"time"
 
+	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
@@ -85,14 +87,12 @@ func (c *Client) Close() { c.rest.Client.CloseIdleConnections() }
 
 var errSlow = fault.New(fault.Unavailable, "the API server of the cluster has not answered in time")
 
-// bounded limits one request.
-func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, c.timeout, errSlow)
-}
+// quiet keeps client-go from writing to standard error what it also returns.
+func quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, logr.Discard()) }
 
 // do sends a request and returns the answer.
 func (c *Client) do(ctx context.Context, r *rest.Request) ([]byte, error) {
-	ctx, cancel := c.bounded(ctx)
+	ctx, cancel := context.WithTimeoutCause(quiet(ctx), c.timeout, errSlow)
 	defer cancel()
 	result := r.Do(ctx)
 	if err := result.Error(); err != nil { // unlike that of Raw, it has the status of the API server

@@ -198,6 +198,7 @@ type Quota struct {
 	} `json:"spec"`
 	Status struct {
 		Hard map[string]string `json:"hard,omitempty"`
+		Used map[string]string `json:"used,omitempty"`
 	} `json:"status,omitzero"`
 }
 
@@ -221,6 +222,7 @@ type PodSpec struct {
 	NodeName   string      `json:"nodeName,omitempty"`
 	Containers []Container `json:"containers"`
 	Volumes    []PodVolume `json:"volumes"`
+	Grace      int         `json:"terminationGracePeriodSeconds"`
 }
 
 // Container is one of a pod.
@@ -237,7 +239,7 @@ type PodVolume struct {
 	} `json:"persistentVolumeClaim"`
 }
 
-// PodUsing returns a pod that uses a claim, on a node that there is not.
+// PodUsing returns a pod that uses a claim, on a node that there is not. It goes as soon as it is deleted.
 func PodUsing(name, claim string) *Pod {
 	v := PodVolume{Name: "data"}
 	v.Claim.Name = claim
