@@ -32,7 +32,8 @@ func Await[T any](
 		if ok, err := done(now); ok || err != nil {
 			return true, err
 		}
-		return follow(ctx, c.watch(r, namespace, q, p.Metadata.ResourceVersion), func(object *T, gone bool) (bool, error) {
+		changes := c.watch(r, namespace, q, p.Metadata.ResourceVersion)
+		return follow(ctx, changes, func(object *T, gone bool) (bool, error) {
 			if gone {
 				object = nil
 			}
@@ -60,9 +61,8 @@ func Watch[T any](
 		}); err != nil {
 			return ended, err
 		}
-		return follow(ctx, c.watch(r, namespace, q, first.Metadata.ResourceVersion), func(object *T, gone bool) (bool, error) {
-			return false, do(object, gone)
-		})
+		changes := c.watch(r, namespace, q, first.Metadata.ResourceVersion)
+		return follow(ctx, changes, func(object *T, gone bool) (bool, error) { return false, do(object, gone) })
 	})
 }
 

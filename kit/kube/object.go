@@ -110,8 +110,8 @@ func errNotUnderstood(err error) error {
 	return fault.Wrap(fault.Unavailable, err, "the API server of the cluster answers something that is not understood")
 }
 
-// Serves reports whether the API server has a kind of objects. It asks for the list of groups first: what the API server
-// answers for a group that it does not have looks like the answer of a proxy that does not know the cluster.
+// Serves reports whether the API server has a kind of objects. It asks for the list of groups first: what the API
+// server answers for a group that it does not have looks like the answer of a proxy that does not know the cluster.
 func (c *Client) Serves(ctx context.Context, r Resource) (bool, error) {
 	type groups struct {
 		Groups []struct {

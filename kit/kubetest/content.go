@@ -116,7 +116,9 @@ func (p *pass) provision(ctx context.Context, c *Claim, class *Class, size int64
 		},
 	}
 	if p.driver == rbd {
-		v.Spec.CSI.VolumeAttributes = map[string]string{"pool": class.Parameters["pool"], "imageName": "csi-vol-" + c.Meta.UID}
+		v.Spec.CSI.VolumeAttributes = map[string]string{
+			"pool": class.Parameters["pool"], "imageName": "csi-vol-" + c.Meta.UID,
+		}
 	}
 	made, err := kube.Create(ctx, p.clients.provisioner, Volumes, "", v)
 	if fault.Is(err, fault.Conflict) {
@@ -204,7 +206,8 @@ func pendingInPod(c Condition) bool { return c.Type == "FileSystemResizePending"
 
 // released removes a volume whose claim is gone.
 func (p *pass) released(ctx context.Context, v *Volume) error {
-	if v.Spec.CSI == nil || v.Spec.CSI.Driver != p.driver || v.Status.Phase != "Released" || v.Spec.ReclaimPolicy != "Delete" {
+	ours := v.Spec.CSI != nil && v.Spec.CSI.Driver == p.driver
+	if !ours || v.Status.Phase != "Released" || v.Spec.ReclaimPolicy != "Delete" {
 		return nil
 	}
 	if err := p.begin(ctx, Volumes, &v.Meta); err != nil {

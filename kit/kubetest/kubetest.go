@@ -7,8 +7,8 @@
 //	content.go    what CSI does about one object
 //	crds/         CRDs of github.com/kubernetes-csi/external-snapshotter/client/v8 v8.4.0 (config/crd), unchanged
 //
-// A test program that uses the shared cluster has a TestMain that calls Main, which stops it. Tests share the cluster, so
-// each works in namespaces of its own, and its storage classes have names of their own.
+// A test program that uses the shared cluster has a TestMain that calls Main, which stops it. Tests share the cluster,
+// so each works in namespaces of its own, and its storage classes have names of their own.
 package kubetest
 
 import (
@@ -224,7 +224,8 @@ func Await[T any](t testing.TB, c *Cluster, r kube.Resource, namespace, name str
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := kube.Await(ctx, c.Client, r, namespace, name, func(now *T) (bool, error) { return so(now), nil }); err != nil {
+	err := kube.Await(ctx, c.Client, r, namespace, name, func(now *T) (bool, error) { return so(now), nil })
+	if err != nil {
 		t.Fatalf("%s %s: %v", r.Kind, name, err)
 	}
 }

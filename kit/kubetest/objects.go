@@ -10,15 +10,19 @@ const snapshotGroup = "snapshot.storage.k8s.io"
 
 // The kinds that the tests of storage work with.
 var (
-	Namespaces       = kube.Resource{Version: "v1", Kind: "Namespace", Plural: "namespaces"}
-	Pods             = kube.Resource{Version: "v1", Kind: "Pod", Plural: "pods"}
-	Quotas           = kube.Resource{Version: "v1", Kind: "ResourceQuota", Plural: "resourcequotas"}
-	Events           = kube.Resource{Version: "v1", Kind: "Event", Plural: "events"}
-	Claims           = kube.Resource{Version: "v1", Kind: "PersistentVolumeClaim", Plural: "persistentvolumeclaims"}
-	Volumes          = kube.Resource{Version: "v1", Kind: "PersistentVolume", Plural: "persistentvolumes"}
-	Classes          = kube.Resource{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass", Plural: "storageclasses"}
-	Capacities       = kube.Resource{Group: "storage.k8s.io", Version: "v1", Kind: "CSIStorageCapacity", Plural: "csistoragecapacities"}
-	SnapshotClasses  = kube.Resource{Group: snapshotGroup, Version: "v1", Kind: "VolumeSnapshotClass", Plural: "volumesnapshotclasses"}
+	Namespaces = kube.Resource{Version: "v1", Kind: "Namespace", Plural: "namespaces"}
+	Pods       = kube.Resource{Version: "v1", Kind: "Pod", Plural: "pods"}
+	Quotas     = kube.Resource{Version: "v1", Kind: "ResourceQuota", Plural: "resourcequotas"}
+	Events     = kube.Resource{Version: "v1", Kind: "Event", Plural: "events"}
+	Claims     = kube.Resource{Version: "v1", Kind: "PersistentVolumeClaim", Plural: "persistentvolumeclaims"}
+	Volumes    = kube.Resource{Version: "v1", Kind: "PersistentVolume", Plural: "persistentvolumes"}
+	Classes    = kube.Resource{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass", Plural: "storageclasses"}
+	Capacities = kube.Resource{
+		Group: "storage.k8s.io", Version: "v1", Kind: "CSIStorageCapacity", Plural: "csistoragecapacities",
+	}
+	SnapshotClasses = kube.Resource{
+		Group: snapshotGroup, Version: "v1", Kind: "VolumeSnapshotClass", Plural: "volumesnapshotclasses",
+	}
 	Snapshots        = kube.Resource{Group: snapshotGroup, Version: "v1", Kind: "VolumeSnapshot", Plural: "volumesnapshots"}
 	SnapshotContents = kube.Resource{
 		Group: snapshotGroup, Version: "v1", Kind: "VolumeSnapshotContent", Plural: "volumesnapshotcontents",

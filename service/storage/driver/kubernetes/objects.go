@@ -10,12 +10,14 @@ const snapshotGroup = "snapshot.storage.k8s.io"
 
 // The kinds of objects.
 var (
-	namespaces      = kube.Resource{Version: "v1", Kind: "Namespace", Plural: "namespaces"}
-	pods            = kube.Resource{Version: "v1", Kind: "Pod", Plural: "pods"}
-	events          = kube.Resource{Version: "v1", Kind: "Event", Plural: "events"}
-	claims          = kube.Resource{Version: "v1", Kind: "PersistentVolumeClaim", Plural: "persistentvolumeclaims"}
-	storageClasses  = kube.Resource{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass", Plural: "storageclasses"}
-	capacities      = kube.Resource{Group: "storage.k8s.io", Version: "v1", Kind: "CSIStorageCapacity", Plural: "csistoragecapacities"}
+	namespaces     = kube.Resource{Version: "v1", Kind: "Namespace", Plural: "namespaces"}
+	pods           = kube.Resource{Version: "v1", Kind: "Pod", Plural: "pods"}
+	events         = kube.Resource{Version: "v1", Kind: "Event", Plural: "events"}
+	claims         = kube.Resource{Version: "v1", Kind: "PersistentVolumeClaim", Plural: "persistentvolumeclaims"}
+	storageClasses = kube.Resource{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass", Plural: "storageclasses"}
+	capacities     = kube.Resource{
+		Group: "storage.k8s.io", Version: "v1", Kind: "CSIStorageCapacity", Plural: "csistoragecapacities",
+	}
 	volumeSnapshots = kube.Resource{Group: snapshotGroup, Version: "v1", Kind: "VolumeSnapshot", Plural: "volumesnapshots"}
 	snapshotClasses = kube.Resource{
 		Group: snapshotGroup, Version: "v1", Kind: "VolumeSnapshotClass", Plural: "volumesnapshotclasses",

@@ -30,7 +30,8 @@ func (s *volumeSnapshot) snapshot() driver.Snapshot {
 	}
 	return driver.Snapshot{
 		Name: driver.Name{Pool: s.Meta.Annotations[noteClass], Native: s.Meta.Name}, Source: s.Spec.Source.Claim,
-		Kind: driver.Kind(s.Meta.Annotations[noteKind]), Size: size, Used: -1, Consistency: driver.CrashConsistent, CreatedAt: taken,
+		Kind: driver.Kind(s.Meta.Annotations[noteKind]), Size: size, Used: -1, CreatedAt: taken,
+		Consistency: driver.CrashConsistent,
 	}
 }
 
