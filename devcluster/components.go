@@ -120,7 +120,8 @@ func controllerManager(f *folder) func(ctx context.Context) error {
 			"--service-account-private-key-file="+f.path(pkiFolder+"/"+accountKey), "--root-ca-file="+f.crt(authority),
 			"--use-service-account-credentials=true", "--resource-quota-sync-period=10s",
 			"--kube-api-qps=200", "--kube-api-burst=400",
-			"--controllers=*,-node-ipam-controller,-service-lb-controller,-node-route-controller,-cloud-node-lifecycle-controller",
+			"--controllers=*,-node-ipam-controller,-node-route-controller,-service-lb-controller,"+
+				"-cloud-node-lifecycle-controller",
 		)); err != nil {
 			return err
 		}

@@ -1,6 +1,6 @@
-// Program devcluster runs a Kubernetes control plane in one process: etcd, kube-apiserver, kube-controller-manager and
-// kube-scheduler, each the real one. It is for tests and for trying things out. No container runs in it, since it has no
-// nodes.
+// Program devcluster runs a Kubernetes control plane in one process: etcd, kube-apiserver, kube-controller-manager
+// and kube-scheduler, each the real one. It is for tests and for trying things out. No container runs in it, since it
+// has no nodes.
 //
 //	devcluster up --dir DIR [--crds FILE-OR-DIR]... [--until-eof]
 //
@@ -16,12 +16,12 @@
 //     next one starts from.
 //   - The kubeconfig, and with it the port, stay the same as long as the folder does, so clients need not know that the
 //     process was started again.
-//   - It listens on 127.0.0.1 only, and on every port it asks for a certificate. The authority of etcd's certificates is
-//     another one than that of the API, so nobody gets around the API server.
+//   - It listens on 127.0.0.1 only, and on every port it asks for a certificate. The authority of etcd's certificates
+//     is another one than that of the API, so nobody gets around the API server.
 //   - "ready" is printed when the API server answers, the CRDs are served, and the controllers work.
 //
-// It is a module of its own, because k8s.io/kubernetes needs replace directives for its 29 staging modules. etcd does not
-// wait for the disk (fsync), so data may be lost when the machine loses power.
+// It is a module of its own, because k8s.io/kubernetes needs replace directives for its 29 staging modules. etcd does
+// not wait for the disk (fsync), so data may be lost when the machine loses power.
 package main
 
 import (
@@ -60,10 +60,11 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("devcluster up", flag.ContinueOnError)
 	dir := flags.String("dir", "", "folder of the cluster, made if there is none")
 	var crds []string
-	flags.Func("crds", "YAML file, or folder of such files, with CRDs to install; may be repeated", func(path string) error {
-		crds = append(crds, path)
-		return nil
-	})
+	flags.Func("crds", "YAML file, or folder of such files, with CRDs to install; may be repeated",
+		func(path string) error {
+			crds = append(crds, path)
+			return nil
+		})
 	untilEOF := flags.Bool("until-eof", false, "stop when standard input ends, as it does when the caller is killed")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err

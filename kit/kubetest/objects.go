@@ -23,7 +23,9 @@ var (
 	SnapshotClasses = kube.Resource{
 		Group: snapshotGroup, Version: "v1", Kind: "VolumeSnapshotClass", Plural: "volumesnapshotclasses",
 	}
-	Snapshots        = kube.Resource{Group: snapshotGroup, Version: "v1", Kind: "VolumeSnapshot", Plural: "volumesnapshots"}
+	Snapshots = kube.Resource{
+		Group: snapshotGroup, Version: "v1", Kind: "VolumeSnapshot", Plural: "volumesnapshots",
+	}
 	SnapshotContents = kube.Resource{
 		Group: snapshotGroup, Version: "v1", Kind: "VolumeSnapshotContent", Plural: "volumesnapshotcontents",
 	}

@@ -38,7 +38,8 @@ func (c *claim) complete() bool { return c.Status.Phase == bound || c.Status.Pha
 func (c *claim) volume() driver.Volume {
 	v := driver.Volume{
 		Name: driver.Name{Pool: c.Spec.StorageClassName, Native: c.Meta.Name}, Kind: driver.Filesystem, Size: c.size(),
-		Used: -1, Enforced: true, Foreign: !own(&c.Meta), Damaged: c.Status.Phase == lost, CreatedAt: c.Meta.CreationTimestamp,
+		Used: -1, Enforced: true, Foreign: !own(&c.Meta), Damaged: c.Status.Phase == lost,
+		CreatedAt: c.Meta.CreationTimestamp,
 	}
 	if c.Spec.VolumeMode == modeBlock {
 		v.Kind = driver.Block
