@@ -2,6 +2,7 @@ package kubernetes_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -67,12 +68,38 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
+// endedWhen makes a call, and ends it when something has happened.
+func endedWhen(t *testing.T, happened func(), call func(ctx context.Context) error) error {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- call(ctx) }()
+	happened()
+	cancel(why)
+	return <-ended
+}
+
+// warned waits until the cluster has warned about a claim.
+func (l *lab) warned(claim string) {
+	l.Helper()
+	found := errors.New("found")
+	err := kube.Watch(l.Context(), l.cluster.Client, kubetest.Events, l.namespace, kube.Query{
+		Fields: "involvedObject.name=" + claim + ",reason=ProvisioningFailed",
+	}, func(*kubetest.Event, bool) error { return found })
+	if !errors.Is(err, found) {
+		l.Error(err)
+	}
+}
+
 func TestACallWhoseTimeRunsOutIsFinishedByTheNext(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, kubetest.Shared(t))
 	d, spec := l.open(), l.spec()
 	l.csi.Behave(kubetest.Behavior{Failure: "no room at 10.1.2.3"})
-	_, err := d.CreateVolume(soon(t), spec)
+	err := endedWhen(t, func() { l.warned(spec.Native) }, func(ctx context.Context) error {
+		_, err := d.CreateVolume(ctx, spec)
+		return err
+	})
 	if f := fault.From(err); f.Kind != fault.Unavailable || f.Message != why.Message || !strings.Contains(err.Error(), "no room") {
 		t.Errorf("%v", err)
 	}
@@ -102,7 +129,14 @@ func TestACallWhoseTimeRunsOutIsFinishedByTheNext(t *testing.T) {
 
 	l.csi.Behave(kubetest.Behavior{Failure: "too busy"})
 	name := driver.Name{Pool: l.class, Native: driver.SnapshotName(uuid.NewString())}
-	_, err = d.CreateSnapshot(soon(t), spec.Name, name, quiet)
+	err = endedWhen(t, func() {
+		kubetest.Await(t, l.cluster, kubetest.Snapshots, l.namespace, name.Native, func(s *kubetest.Snapshot) bool {
+			return s != nil && s.Status.Error != nil
+		})
+	}, func(ctx context.Context) error {
+		_, err := d.CreateSnapshot(ctx, spec.Name, name, quiet)
+		return err
+	})
 	if f := fault.From(err); f.Kind != fault.Unavailable || f.Message != why.Message || !strings.Contains(err.Error(), "too busy") {
 		t.Errorf("%v", err)
 	}
@@ -280,7 +314,7 @@ func TestAClaimThatPodsUseIsNotDeleted(t *testing.T) {
 	v = l.make(d)
 	kubetest.Create(t, l.cluster, kubetest.Pods, l.namespace, kubetest.PodUsing("three", v.Native))
 	l.delete(kubetest.Claims, l.namespace, v.Native)
-	if err := d.DeleteVolume(soon(t), v.Name); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "three") {
+	if err := d.DeleteVolume(t.Context(), v.Name); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "three") {
 		t.Errorf("%v", err)
 	}
 }

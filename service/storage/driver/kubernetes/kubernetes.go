@@ -169,28 +169,36 @@ func (d *Driver) patient(ctx context.Context) (context.Context, context.CancelFu
 
 var errSlow = fault.New(fault.Unavailable, "the cluster has not done it in time")
 
-// told adds to the error of a call whose time ran out what the cluster says about the object. Only the log gets it:
-// drivers of storage systems say what they like.
-func (d *Driver) told(ctx context.Context, r kube.Resource, m *kube.Meta, err error) error {
+// why adds to the error of a call whose time ran out what the cluster says. Only the log gets it: drivers of storage
+// systems say what they like.
+func (d *Driver) why(ctx context.Context, err error, ask func(ctx context.Context) (string, error)) error {
 	if !fault.Is(err, fault.Unavailable) {
 		return err
 	}
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), kube.DefaultTimeout)
 	defer cancel()
-	var last event
-	q := kube.Query{Fields: strings.Join([]string{
-		"involvedObject.kind=" + r.Kind, "involvedObject.name=" + m.Name, "involvedObject.uid=" + m.UID,
-	}, ",")}
-	asked := kube.Each(asking, d.client, events, d.namespace, q, func(e *event) error {
-		if e.Type == "Warning" && !e.Last.Before(last.Last) {
-			last = *e
-		}
-		return nil
-	})
-	if asked != nil || last.Message == "" {
+	says, unanswered := ask(asking)
+	if unanswered != nil || says == "" {
 		return err
 	}
-	return fault.Wrap(fault.Unavailable, errors.Join(errors.New(last.Message), err), "%s", fault.From(err).Message)
+	return fault.Wrap(fault.Unavailable, errors.Join(errors.New(says), err), "%s", fault.From(err).Message)
+}
+
+// told is why with the last warning about an object.
+func (d *Driver) told(ctx context.Context, r kube.Resource, m *kube.Meta, err error) error {
+	return d.why(ctx, err, func(ctx context.Context) (string, error) {
+		var last event
+		q := kube.Query{Fields: strings.Join([]string{
+			"involvedObject.kind=" + r.Kind, "involvedObject.name=" + m.Name, "involvedObject.uid=" + m.UID, "type=Warning",
+		}, ",")}
+		err := kube.Each(ctx, d.client, events, d.namespace, q, func(e *event) error {
+			if !e.Last.Before(last.Last) {
+				last = *e
+			}
+			return nil
+		})
+		return last.Message, err
+	})
 }
 
 var (

@@ -118,7 +118,6 @@ type snapshotStatus struct {
 
 // event is what a controller has to say about an object.
 type event struct {
-	Type    string    `json:"type"`
 	Message string    `json:"message"`
 	Last    time.Time `json:"lastTimestamp"`
 }

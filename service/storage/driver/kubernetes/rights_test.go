@@ -2,6 +2,7 @@ package kubernetes_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"errors"
 	"io"
@@ -114,7 +115,11 @@ func TestTheAccountOfTheManifestMayDoWhatItNeedsAndNoMore(t *testing.T) {
 	}
 	l.csi.Behave(kubetest.Behavior{Failure: "no room"})
 	never := l.spec()
-	if _, err := d.CreateVolume(soon(t), never); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "no room") {
+	err = endedWhen(t, func() { l.warned(never.Native) }, func(ctx context.Context) error {
+		_, err := d.CreateVolume(ctx, never)
+		return err
+	})
+	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "no room") {
 		t.Errorf("it does not learn why: %v", err)
 	}
 	l.csi.Behave(kubetest.Behavior{})

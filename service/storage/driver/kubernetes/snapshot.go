@@ -3,7 +3,6 @@ package kubernetes
 import (
 	"cmp"
 	"context"
-	"errors"
 	"strconv"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
@@ -122,18 +121,20 @@ func (d *Driver) CreateSnapshot(
 	}
 	ctx, cancel := d.patient(ctx)
 	defer cancel()
-	err = kube.Await(ctx, d.client, volumeSnapshots, d.namespace, n.Native, func(now *volumeSnapshot) (bool, error) {
+	if err := kube.Await(ctx, d.client, volumeSnapshots, d.namespace, n.Native, func(now *volumeSnapshot) (bool, error) {
 		if now == nil || now.Meta.UID != s.Meta.UID || !now.Meta.DeletionTimestamp.IsZero() {
 			return false, fault.New(fault.Conflict, "the VolumeSnapshot %s was deleted in the cluster", n.Native)
 		}
 		s = now
 		return now.Status.Ready, nil
-	})
-	if err != nil {
-		if says := s.Status.Error.Message; says != "" && fault.Is(err, fault.Unavailable) {
-			err = fault.Wrap(fault.Unavailable, errors.Join(errors.New(says), err), "%s", fault.From(err).Message)
-		}
-		return driver.Snapshot{}, err
+	}); err != nil {
+		return driver.Snapshot{}, d.why(ctx, err, func(ctx context.Context) (string, error) {
+			now, err := kube.Get[volumeSnapshot](ctx, d.client, volumeSnapshots, d.namespace, n.Native)
+			if err != nil {
+				return "", err
+			}
+			return now.Status.Error.Message, nil
+		})
 	}
 	return s.snapshot(), nil
 }
