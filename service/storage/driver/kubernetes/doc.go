@@ -1,5 +1,5 @@
-// Package kubernetes keeps volumes as PersistentVolumeClaims in one namespace of a Kubernetes cluster. The CSI drivers of
-// the cluster make them. Its storage classes are the pools.
+// Package kubernetes keeps volumes as PersistentVolumeClaims in one namespace of a Kubernetes cluster. The CSI drivers
+// of the cluster make them. Its storage classes are the pools.
 //
 //	kubernetes.go   Driver: opens a cluster, tells what it has
 //	volume.go       makes, expands and deletes claims

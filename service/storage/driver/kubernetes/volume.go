@@ -77,8 +77,8 @@ func check(noun, prefix, native string) error {
 	return nil
 }
 
-// find returns a claim of the gateway, complete or not. It is a fault of kind NotFound if there is none in the pool, and
-// of kind Conflict if the gateway did not make it.
+// find returns a claim of the gateway, complete or not. It is a fault of kind NotFound if there is none in the pool,
+// and of kind Conflict if the gateway did not make it.
 func (d *Driver) find(ctx context.Context, n driver.Name) (*claim, error) {
 	if err := check("volume", driver.VolumeName(""), n.Native); err != nil {
 		return nil, err
@@ -239,8 +239,8 @@ func (d *Driver) users(ctx context.Context, native string) (names []string, err 
 	return names, err
 }
 
-// DeleteVolume deletes a claim that no pod uses, and waits until it is gone. The cluster removes its volume then, if the
-// storage class says so (reclaimPolicy Delete).
+// DeleteVolume deletes a claim that no pod uses, and waits until it is gone. The cluster removes its volume then, if
+// the storage class says so (reclaimPolicy Delete).
 func (d *Driver) DeleteVolume(ctx context.Context, n driver.Name) error {
 	c, err := d.find(ctx, n)
 	if fault.Is(err, fault.NotFound) {
