@@ -1,6 +1,7 @@
 package kubetest_test
 
 import (
+	"bufio"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -201,5 +202,34 @@ func TestVolumesOfCephTellTheirImages(t *testing.T) {
 	}
 	if left := csi.Handles(t); len(left) != 0 {
 		t.Errorf("%v are left", left)
+	}
+}
+
+// Tests that are killed leave no cluster behind.
+func TestAClusterEndsWithItsCaller(t *testing.T) {
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), kubetest.Program(t), "up", "--dir", t.TempDir(), "--until-eof") //nolint:gosec // the test's own
+	caller, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	steps := []string{}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		steps = append(steps, lines.Text())
+		if strings.HasPrefix(lines.Text(), "ready: ") {
+			if err := caller.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if err := cmd.Wait(); err != nil || len(steps) < 5 || steps[len(steps)-1] != "stops" {
+		t.Errorf("%v: %q", err, steps)
 	}
 }

@@ -90,6 +90,11 @@ func TestVolumesInKubernetes(t *testing.T) {
 	if v := g.volume(id, g.admin); v.StorageClassName != second {
 		t.Errorf("%+v", v)
 	}
+	for claimed, status := range map[string]int{second: 202, class: 409} { // the request is repeated
+		g.call("POST", "/volumes", g.admin, object{
+			"name": "elsewhere", "size_bytes": mib, "policy": "block", "kubernetes": object{"storage_class": claimed},
+		}).Want(status)
+	}
 	g.done(g.call("DELETE", "/volumes/"+id, g.admin, nil), g.admin)
 
 	// What other people made is shown, and stays.

@@ -298,6 +298,9 @@ func (s *Store) CreateVolume(ctx context.Context, req VolumeRequest, begin Begin
 			return err
 		}
 		if again && v.State != state.Failed {
+			if req.Claim.Class != "" && v.PoolID != place.Pool.ID {
+				return fault.New(fault.Conflict, "there is a volume named %s already, in another storage class", v.Name)
+			}
 			j, err = s.repeated(ctx, tx, &v, &req, begin)
 			return err
 		}
