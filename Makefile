@@ -79,6 +79,18 @@ test-fast: ## Run the tests that need nothing installed
 .PHONY: deps
 deps: ## Install what the tests need (PostgreSQL, Podman, Chromium, clang and more), if it is missing
 	./scripts/deps.sh
+	@$(MAKE) --no-print-directory devcluster
+
+# It is all of Kubernetes, so it is built anew only when a source of devcluster/ is newer. "go build" leaves a program
+# alone that would be the same again.
+bin/devcluster: devcluster/go.mod devcluster/go.sum $(wildcard devcluster/*.go)
+	@echo 'Building bin/devcluster, the Kubernetes of the tests: it takes some minutes the first time'
+	@mkdir -p bin
+	cd devcluster && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o ../bin/devcluster .
+	@touch $@
+
+.PHONY: devcluster
+devcluster: bin/devcluster ## Build bin/devcluster, a Kubernetes control plane in one process, for tests
 
 .PHONY: generate
 generate: web/node_modules/.package-lock.json ## Make the generated code and the settings tables in the documentation anew

@@ -549,6 +549,7 @@ const (
 	PoolKindOther          PoolKind = "other"
 	PoolKindRbd            PoolKind = "rbd"
 	PoolKindRgw            PoolKind = "rgw"
+	PoolKindStorageClass   PoolKind = "storage_class"
 	PoolKindZfs            PoolKind = "zfs"
 )
 
@@ -566,6 +567,8 @@ func (e PoolKind) Valid() bool {
 	case PoolKindRbd:
 		return true
 	case PoolKindRgw:
+		return true
+	case PoolKindStorageClass:
 		return true
 	case PoolKindZfs:
 		return true
@@ -900,7 +903,7 @@ type AuditVerification struct {
 
 // Backend defines model for Backend.
 type Backend struct {
-	// BackendType `nfs` is a folder of the gateway's host, such as a mounted export, and `zfs` a dataset of it. `san` and `cloud_block` are inventory: nothing is made in them
+	// BackendType `nfs` is a folder of the gateway's host, such as a mounted export, and `zfs` a dataset of it. `kubernetes` is a namespace of a cluster: volumes are claims, and pools are storage classes. `san` and `cloud_block` are inventory: nothing is made in them
 	BackendType  BackendType  `json:"backend_type"`
 	Capabilities Capabilities `json:"capabilities"`
 
@@ -931,7 +934,7 @@ type BackendMode string
 
 // BackendSpec The type is `ceph` and the mode `external` when absent
 type BackendSpec struct {
-	// BackendType `nfs` is a folder of the gateway's host, such as a mounted export, and `zfs` a dataset of it. `san` and `cloud_block` are inventory: nothing is made in them
+	// BackendType `nfs` is a folder of the gateway's host, such as a mounted export, and `zfs` a dataset of it. `kubernetes` is a namespace of a cluster: volumes are claims, and pools are storage classes. `san` and `cloud_block` are inventory: nothing is made in them
 	BackendType *BackendType `json:"backend_type,omitempty"`
 
 	// ConnectionRef An entry of the gateway's settings, never a path; the one with the backend's name when absent
@@ -947,7 +950,7 @@ type BackendSpec struct {
 // BackendStatus `pending`: not discovered yet. `cordoned` hides the others
 type BackendStatus string
 
-// BackendType `nfs` is a folder of the gateway's host, such as a mounted export, and `zfs` a dataset of it. `san` and `cloud_block` are inventory: nothing is made in them
+// BackendType `nfs` is a folder of the gateway's host, such as a mounted export, and `zfs` a dataset of it. `kubernetes` is a namespace of a cluster: volumes are claims, and pools are storage classes. `san` and `cloud_block` are inventory: nothing is made in them
 type BackendType string
 
 // Backup defines model for Backup.
@@ -1733,13 +1736,13 @@ type JobState string
 
 // KubernetesSpec defines model for KubernetesSpec.
 type KubernetesSpec struct {
-	// CreatePvc Make a claim for the volume
+	// CreatePvc The volume must be a claim: the backend of the policy must be a Kubernetes cluster
 	CreatePvc *bool `json:"create_pvc,omitempty"`
 
-	// Namespace Where the claim is made
+	// Namespace That of the backend; a claim cannot be made elsewhere
 	Namespace *string `json:"namespace,omitempty"`
 
-	// StorageClass The policy's when absent
+	// StorageClass The pool of the policy when absent
 	StorageClass *string `json:"storage_class,omitempty"`
 }
 

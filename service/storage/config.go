@@ -23,6 +23,8 @@ type Config struct {
 
 	ZFSDatasets []string `key:"zfs-datasets" help:"ZFS datasets of this host that backends of the type zfs keep volumes in, as NAME=POOL/DATASET. They exist."`
 
+	KubernetesClusters []string `key:"kubernetes-clusters" help:"Clusters that backends of the type kubernetes keep volumes in, as NAME=[NAMESPACE@]PATH: the path of a kubeconfig, and the namespace of the claims, which exists; that of the kubeconfig without one."`
+
 	Inventories []string `key:"inventories" help:"Files that tell what backends of the types san and cloud_block have, as NAME=PATH. They are YAML or JSON, and read at each discovery."`
 
 	CephClusters []string `key:"ceph-clusters" help:"Clusters that backends of the type ceph use, as NAME=[USER@]PATH: the path of a ceph.conf that names the keyring, and the client, admin without one."`
@@ -70,6 +72,9 @@ func (c *Config) Validate() error {
 		return err
 	}
 	if _, err := parseDatasets(c.ZFSDatasets); err != nil {
+		return err
+	}
+	if _, err := parseKubernetes(c.KubernetesClusters); err != nil {
 		return err
 	}
 	if _, err := parsePaths("inventories", c.Inventories); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/storage/backup"
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
 	"github.com/mainstay-infra/mainstay/service/storage/driver/inventory"
+	"github.com/mainstay-infra/mainstay/service/storage/driver/kubernetes"
 	"github.com/mainstay-infra/mainstay/service/storage/driver/rgw"
 	"github.com/mainstay-infra/mainstay/service/storage/driver/zfs"
 	"github.com/mainstay-infra/mainstay/service/storage/record"
@@ -84,6 +85,29 @@ func parseClusters(entries []string) (map[string]cephCluster, error) {
 	return all, err
 }
 
+// splitKubernetes reads [NAMESPACE@]PATH.
+func splitKubernetes(value string) kubernetes.Config {
+	if namespace, path, ok := strings.Cut(value, "@"); ok && !strings.Contains(namespace, "/") {
+		return kubernetes.Config{Kubeconfig: path, Namespace: namespace}
+	}
+	return kubernetes.Config{Kubeconfig: value}
+}
+
+// parseKubernetes reads the setting kubernetes-clusters.
+func parseKubernetes(entries []string) (map[string]kubernetes.Config, error) {
+	const form = "NAME=[NAMESPACE@]PATH with an absolute path"
+	values, err := parseEntries("kubernetes-clusters", entries, form, func(value string) bool {
+		c := splitKubernetes(value)
+		return filepath.IsAbs(c.Kubeconfig) && (c.Namespace != "" || !strings.HasPrefix(value, "@")) &&
+			(c.Namespace == "" || kubernetes.CheckNamespace(c.Namespace))
+	})
+	all := map[string]kubernetes.Config{}
+	for name, value := range values {
+		all[name] = splitKubernetes(value)
+	}
+	return all, err
+}
+
 // openBackupKeys reads the keys of the setting backup-keys.
 func openBackupKeys(log *slog.Logger, entries []string) (map[string]backup.Key, error) {
 	files, err := parsePaths("backup-keys", entries)
@@ -111,6 +135,9 @@ func (s *Service) check(b record.Backend) error {
 	case typeZFS:
 		_, known = s.datasets[b.ConnectionRef]
 		setting = "zfs-datasets"
+	case record.TypeKubernetes:
+		_, known = s.kubernetes[b.ConnectionRef]
+		setting = "kubernetes-clusters"
 	case record.TypeSAN, record.TypeCloudBlock:
 		_, known = s.inventories[b.ConnectionRef]
 		setting = "inventories"
@@ -140,6 +167,10 @@ func (s *Service) connect(ctx context.Context, b record.Backend) (driver.Driver,
 		return s.openCeph(s.ceph[b.ConnectionRef], c.NativeID, s.gateways[b.ConnectionRef])
 	case record.TypeSAN, record.TypeCloudBlock:
 		return inventory.Open(s.inventories[b.ConnectionRef], c.NativeID)
+	case record.TypeKubernetes:
+		cfg := s.kubernetes[b.ConnectionRef]
+		cfg.UID = c.NativeID
+		return kubernetes.Open(ctx, cfg)
 	case typeZFS:
 		return zfs.Open(ctx, zfs.Config{Dataset: s.datasets[b.ConnectionRef], GUID: c.NativeID})
 	}

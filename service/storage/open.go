@@ -75,6 +75,12 @@ func (s *Service) openRooms(ctx context.Context, deps Deps) error {
 	if s.datasets, err = parseDatasets(s.cfg.ZFSDatasets); err != nil {
 		return err
 	}
+	if s.kubernetes, err = parseKubernetes(s.cfg.KubernetesClusters); err != nil {
+		return err
+	}
+	for _, target := range s.kubernetes {
+		warnReadable(s.log, target.Kubeconfig)
+	}
 	if s.inventories, err = parsePaths("inventories", s.cfg.Inventories); err != nil {
 		return err
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/mainstay-infra/mainstay/service/storage/caller"
 	"github.com/mainstay-infra/mainstay/service/storage/dr"
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
+	"github.com/mainstay-infra/mainstay/service/storage/driver/kubernetes"
 	"github.com/mainstay-infra/mainstay/service/storage/driver/rgw"
 	"github.com/mainstay-infra/mainstay/service/storage/gate"
 	"github.com/mainstay-infra/mainstay/service/storage/grpcapi"
@@ -60,9 +61,10 @@ type Service struct {
 	now func() time.Time
 
 	// What the settings name, by the names of the entries.
-	folders     map[string]string // of backends of the type nfs
-	datasets    map[string]string // of backends of the type zfs
-	inventories map[string]string // files, of backends of the types san and cloud_block
+	folders     map[string]string            // of backends of the type nfs
+	datasets    map[string]string            // of backends of the type zfs
+	kubernetes  map[string]kubernetes.Config // of backends of the type kubernetes
+	inventories map[string]string            // files, of backends of the types san and cloud_block
 	ceph        map[string]cephCluster
 	gateways    map[string]*rgw.Gateway // of clusters, by the same names
 	singles     map[string]driver.SingleBucket

@@ -97,7 +97,7 @@ func TestRequestsThatMakeNoSenseNameTheFieldAndChangeNothing(t *testing.T) {
 			}
 		}
 	}
-	g.call("POST", "/backends", g.admin, object{"name": "c", "backend_type": "kubernetes"}).Refused(400, "VALIDATION_ERROR", "backend_type")
+	g.call("POST", "/backends", g.admin, object{"name": "c", "backend_type": "kubernetes"}).Refused(400, "VALIDATION_ERROR", "connection_ref")
 	g.call("POST", "/backends", g.admin, object{"name": "c", "backend_type": "san"}).Refused(400, "VALIDATION_ERROR", "connection_ref")
 	g.call("POST", "/backends", g.admin, object{"name": "c", "backend_type": "ceph"}).Refused(400, "VALIDATION_ERROR", "connection_ref")
 	g.call("POST", "/backends", g.admin, object{"name": "c", "backend_type": "nfs"}).Refused(400, "VALIDATION_ERROR", "connection_ref")

@@ -14,6 +14,7 @@
 //	rgw/           buckets in Ceph's object gateway, and buckets of any S3 service that are only read
 //	directory/     volumes in a folder of this host, such as a mounted NFS export
 //	zfs/           volumes in a ZFS dataset of this host
+//	kubernetes/    volumes as claims in a Kubernetes cluster
 //	inventory/     what a file tells of a storage system that nothing else reaches
 //	drivertest/    the suite that every driver passes
 //
@@ -74,6 +75,7 @@ const (
 	PoolRGW            PoolKind = "rgw"
 	PoolNFSExport      PoolKind = "nfs_export"
 	PoolZFS            PoolKind = "zfs"
+	PoolStorageClass   PoolKind = "storage_class" // of Kubernetes
 	PoolOther          PoolKind = "other"
 )
 
@@ -84,7 +86,7 @@ func (k PoolKind) Holds(kind Kind) bool {
 		return kind == Block
 	case PoolCephFSData:
 		return kind == Filesystem
-	case PoolNFSExport, PoolZFS:
+	case PoolNFSExport, PoolZFS, PoolStorageClass:
 		return kind == Block || kind == Filesystem
 	}
 	return false

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	storageapi "github.com/mainstay-infra/mainstay/api/storage"
+	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/storage/caller"
 	"github.com/mainstay-infra/mainstay/service/storage/record"
 )
@@ -25,10 +26,22 @@ func links(j *record.Job) storageapi.JobLinks {
 	return storageapi.JobLinks{Job: path, Watch: path + "/watch"}
 }
 
-func acceptedVolume(j *record.Job) storageapi.VolumeAccepted {
-	return storageapi.VolumeAccepted{
+func (a *API) acceptedVolume(ctx context.Context, j *record.Job) (storageapi.VolumeAccepted, error) {
+	out := storageapi.VolumeAccepted{
 		JobId: j.ID, State: stateOf(j), Links: links(j), Resource: storageapi.VolumeRef{VolumeId: j.ResourceID},
 	}
+	classes, err := a.store.Classes(ctx)
+	if err != nil || len(classes) == 0 {
+		return out, err
+	}
+	v, err := a.store.Volume(ctx, j.ResourceID)
+	if c, ok := classes[v.PoolID]; ok {
+		out.Resource.Namespace, out.Resource.Pvc, out.Resource.StorageClass = c.Namespace, v.Native, c.Name
+	}
+	if fault.Is(err, fault.NotFound) { // the request is a repeated one, and the volume is gone
+		err = nil
+	}
+	return out, err
 }
 
 func (a *API) acceptedSnapshot(ctx context.Context, j *record.Job) (storageapi.SnapshotAccepted, error) {

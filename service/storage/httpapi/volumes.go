@@ -11,7 +11,8 @@ import (
 	"github.com/mainstay-infra/mainstay/service/storage/record"
 )
 
-func apiVolume(v record.Volume) storageapi.Volume {
+// apiVolume returns a volume for callers, with its claim if it is in one of the storage classes.
+func apiVolume(v record.Volume, classes map[string]record.Class) storageapi.Volume {
 	out := storageapi.Volume{
 		Id: v.ID, TenantId: v.Tenant, ClusterId: v.ClusterID, PoolId: v.PoolID, Name: v.Name,
 		Kind: storageapi.VolumeKind(v.Kind), Policy: v.Policy, BackendNativeId: v.Shown(), SizeBytes: v.Size,
@@ -23,6 +24,9 @@ func apiVolume(v record.Volume) storageapi.Volume {
 		out.Owner = &storageapi.Owner{
 			Product: o.Product, ResourceType: &o.ResourceType, ResourceId: &o.ResourceID, Role: &o.Role,
 		}
+	}
+	if c, ok := classes[v.PoolID]; ok {
+		out.KubernetesNamespace, out.PvcName, out.StorageClassName = c.Namespace, v.Native, c.Name
 	}
 	return out
 }
@@ -47,12 +51,17 @@ func (a *API) ListVolumes(
 	if err := text.Check("q", f.Text); err != nil {
 		return nil, err
 	}
+	classes, err := a.store.Classes(ctx)
+	if err != nil {
+		return nil, err
+	}
 	out, link, err := list.Rows(ctx, q.Limit, q.Cursor, 100,
 		func(before string, limit int) ([]record.Volume, error) {
 			f.Before = before
 			return a.store.Volumes(ctx, f, limit)
 		},
-		func(v record.Volume) string { return v.ID }, apiVolume)
+		func(v record.Volume) string { return v.ID },
+		func(v record.Volume) storageapi.Volume { return apiVolume(v, classes) })
 	return storageapi.ListVolumes200JSONResponse{
 		Body: out, Headers: storageapi.ListVolumes200ResponseHeaders{Link: link},
 	}, err
@@ -63,7 +72,11 @@ func (a *API) GetVolume(
 	ctx context.Context, req storageapi.GetVolumeRequestObject,
 ) (storageapi.GetVolumeResponseObject, error) {
 	v, err := a.store.Volume(ctx, req.Id)
-	return storageapi.GetVolume200JSONResponse(apiVolume(v)), err
+	if err != nil {
+		return nil, err
+	}
+	classes, err := a.store.Classes(ctx)
+	return storageapi.GetVolume200JSONResponse(apiVolume(v, classes)), err
 }
 
 // CreateVolume begins to make a volume.
@@ -75,12 +88,12 @@ func (a *API) CreateVolume(
 	if err != nil {
 		return nil, err
 	}
-	if k := b.Kubernetes; k != nil && value(k.CreatePvc) {
-		return nil, noClaims("kubernetes.create_pvc")
-	}
 	spec := record.VolumeRequest{
 		Tenant: tenant, Name: b.Name, Size: b.SizeBytes, Policy: value(b.Policy),
 		Kind: driver.Kind(value(b.Kind)),
+	}
+	if k := b.Kubernetes; k != nil {
+		spec.Claim = record.Claim{Wanted: value(k.CreatePvc), Namespace: value(k.Namespace), Class: value(k.StorageClass)}
 	}
 	if o := b.Owner; o != nil {
 		spec.Owner = record.Owner{
@@ -90,19 +103,18 @@ func (a *API) CreateVolume(
 	j, err := a.once(ctx, req.Params.IdempotencyKey, "CreateVolume", b, func(ctx context.Context) (record.Job, error) {
 		return begun(a.volumes.Create(ctx, spec))
 	})
-	return storageapi.CreateVolume202JSONResponse(acceptedVolume(&j)), err
+	if err != nil {
+		return nil, err
+	}
+	out, err := a.acceptedVolume(ctx, &j)
+	return storageapi.CreateVolume202JSONResponse(out), err
 }
 
-// noClaims is the fault for a field about claims of Kubernetes.
-func noClaims(field string) error {
-	return fault.InvalidField(field, "no backend makes claims of Kubernetes yet").WithCode("unsupported")
-}
-
-// checkNoClaims refuses fields about claims of Kubernetes, by their names in order.
+// checkNoClaims refuses fields about claims of Kubernetes where nothing can be chosen, by their names in order.
 func checkNoClaims(names []string, given ...*string) error {
 	for i, g := range given {
 		if g != nil {
-			return noClaims(names[i])
+			return fault.InvalidField(names[i], "cannot be chosen here").WithCode("unsupported")
 		}
 	}
 	return nil
@@ -116,7 +128,11 @@ func (a *API) ExpandVolume(
 		func(ctx context.Context) (record.Job, error) {
 			return begun(a.volumes.Expand(ctx, req.Id, record.JobExpandVolume, req.Body.NewSizeBytes))
 		})
-	return storageapi.ExpandVolume202JSONResponse(acceptedVolume(&j)), err
+	if err != nil {
+		return nil, err
+	}
+	out, err := a.acceptedVolume(ctx, &j)
+	return storageapi.ExpandVolume202JSONResponse(out), err
 }
 
 // DeleteVolume begins to remove a volume.
@@ -127,5 +143,9 @@ func (a *API) DeleteVolume(
 		func(ctx context.Context) (record.Job, error) {
 			return begun(a.volumes.Delete(ctx, req.Id, deletion(record.JobDeleteVolume, req.Params.TrashSecs)))
 		})
-	return storageapi.DeleteVolume202JSONResponse(acceptedVolume(&j)), err
+	if err != nil {
+		return nil, err
+	}
+	out, err := a.acceptedVolume(ctx, &j)
+	return storageapi.DeleteVolume202JSONResponse(out), err
 }

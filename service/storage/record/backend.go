@@ -13,10 +13,11 @@ import (
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
 )
 
-// The types of backends that are Ceph clusters, and of those that are inventory: a file tells what they have, and
-// nothing is changed in them.
+// The types of backends that are Ceph clusters or namespaces of Kubernetes, and of those that are inventory: a file
+// tells what they have, and nothing is changed in them.
 const (
 	TypeCeph       = "ceph"
+	TypeKubernetes = "kubernetes"
 	TypeSAN        = "san"
 	TypeCloudBlock = "cloud_block"
 )

@@ -89,6 +89,14 @@ type VolumeRequest struct {
 	Kind         driver.Kind // counts only if Policy is empty; empty: that of the policy
 	Policy       string      // empty: DefaultPolicy
 	Owner        Owner
+	Claim        Claim
+}
+
+// Claim is what a request says about the claim in Kubernetes that a volume is to be. Empty fields say nothing.
+type Claim struct {
+	Wanted    bool // the backend must be one of Kubernetes
+	Namespace string
+	Class     string // the storage class
 }
 
 // Place is where a volume is or will be.
@@ -99,6 +107,25 @@ type Place struct {
 }
 
 var errNoVolume = fault.New(fault.NotFound, "there is no such volume")
+
+// Class is the storage class that claims in Kubernetes have, with their namespace.
+type Class struct {
+	Pool      string `db:"id"` // the id of the pool
+	Name      string `db:"name"`
+	Namespace string `db:"namespace"`
+}
+
+// Classes returns the storage classes of all backends, by the ids of their pools.
+func (s *Store) Classes(ctx context.Context) (map[string]Class, error) {
+	var all []Class
+	err := s.db.Select(ctx, &all, `SELECT p.id, p.name, c.name AS namespace FROM backends b
+		JOIN clusters c ON c.backend_id = b.id JOIN pools p ON p.cluster_id = c.id WHERE b.type = ?`, TypeKubernetes)
+	classes := map[string]Class{}
+	for _, c := range all {
+		classes[c.Pool] = c
+	}
+	return classes, err
+}
 
 // VolumeFilter selects volumes. Empty fields select all.
 type VolumeFilter struct {
@@ -185,8 +212,44 @@ func placeFor(ctx context.Context, q db.Querier, req *VolumeRequest) (p Place, e
 	if err != nil {
 		return p, err
 	}
+	if err := p.fits(&req.Claim); err != nil {
+		return p, err
+	}
+	if p.Backend.Type == TypeKubernetes && req.Claim.Class != "" {
+		p.Pool, err = classFor(ctx, q, &p, req)
+		return p, err
+	}
 	p.Pool, err = poolFor(ctx, q, &p, &policy, req.Kind)
 	return p, err
+}
+
+// fits returns a fault if a place cannot have a claim. The name of a cluster of Kubernetes is that of the namespace.
+func (p *Place) fits(c *Claim) error {
+	switch {
+	case p.Backend.Type != TypeKubernetes && c.Wanted:
+		return fault.InvalidField("kubernetes.create_pvc", "the backend %s is not a Kubernetes cluster", p.Backend.Name).WithCode(
+			"unsupported",
+		)
+	case p.Backend.Type == TypeKubernetes && c.Namespace != "" && c.Namespace != p.Cluster.Name:
+		return fault.InvalidField("kubernetes.namespace", "claims of the backend %s are made in the namespace %s",
+			p.Backend.Name, p.Cluster.Name)
+	}
+	return nil
+}
+
+// classFor returns the pool that is the storage class of a request.
+func classFor(ctx context.Context, q db.Querier, at *Place, req *VolumeRequest) (pool Pool, err error) {
+	const field = "kubernetes.storage_class"
+	err = q.Get(ctx, &pool, "SELECT * FROM pools WHERE cluster_id = ? AND name = ? AND NOT missing", at.Cluster.ID, req.Claim.Class)
+	switch {
+	case errors.Is(err, db.ErrNoRows):
+		return pool, fault.InvalidField(field, "the backend %s has reported no storage class %s; discover it if the class is new",
+			at.Backend.Name, req.Claim.Class)
+	case err == nil && !pool.Kind.Holds(req.Kind):
+		return pool, fault.InvalidField(field, "the storage class %s makes no volumes of the kind %s by itself",
+			req.Claim.Class, req.Kind)
+	}
+	return pool, err
 }
 
 // poolFor returns the pool that a policy has volumes made in.
@@ -239,6 +302,9 @@ func (s *Store) CreateVolume(ctx context.Context, asked VolumeRequest, begin Beg
 			return err
 		}
 		if again && v.State != state.Failed {
+			if req.Claim.Class != "" && v.PoolID != place.Pool.ID {
+				return fault.New(fault.Conflict, "there is a volume named %s already, in another storage class", v.Name)
+			}
 			j, err = s.repeated(ctx, tx, &v, &req, begin)
 			return err
 		}

@@ -2101,7 +2101,7 @@ export interface components {
          */
         BackendStatus: "pending" | "ready" | "unreachable" | "cordoned";
         /**
-         * @description `nfs` is a folder of the gateway's host, such as a mounted export, and `zfs` a dataset of it. `san` and `cloud_block` are inventory: nothing is made in them
+         * @description `nfs` is a folder of the gateway's host, such as a mounted export, and `zfs` a dataset of it. `kubernetes` is a namespace of a cluster: volumes are claims, and pools are storage classes. `san` and `cloud_block` are inventory: nothing is made in them
          * @enum {string}
          */
         BackendType: "ceph" | "nfs" | "zfs" | "san" | "cloud_block" | "kubernetes";
@@ -2766,13 +2766,13 @@ export interface components {
         JobState: "pending" | "queued" | "running" | "verifying" | "succeeded" | "failed";
         KubernetesSpec: {
             /**
-             * @description Make a claim for the volume
+             * @description The volume must be a claim: the backend of the policy must be a Kubernetes cluster
              * @default false
              */
             create_pvc: boolean;
-            /** @description Where the claim is made */
+            /** @description That of the backend; a claim cannot be made elsewhere */
             namespace?: string;
-            /** @description The policy's when absent */
+            /** @description The pool of the policy when absent */
             storage_class?: string;
         };
         Maintenance: {
@@ -3023,7 +3023,7 @@ export interface components {
             used_bytes: number;
         };
         /** @enum {string} */
-        PoolKind: "rbd" | "cephfs_data" | "cephfs_metadata" | "rgw" | "nfs_export" | "zfs" | "other";
+        PoolKind: "rbd" | "cephfs_data" | "cephfs_metadata" | "rgw" | "nfs_export" | "zfs" | "storage_class" | "other";
         PoolMirroring: {
             cluster_id: string;
             mode: components["schemas"]["PoolMirroringMode"];
