@@ -126,8 +126,9 @@ func (s commands) backupVerify() *cobra.Command {
 	cmd := s.Command(verb.Verb{
 		Use: "verify BACKUP", Short: "Check that a backup can be restored",
 		Long: `Check that a backup can be restored, by reading all of it. With --method source, it is also compared with the snapshot that
-it is of, while that is kept.`,
-		Example: "  mainstay storage backup verify BACKUP\n  mainstay storage backup verify BACKUP --method source",
+it is of, while that is kept. With --method restore, a volume is made of it, compared, and removed.`,
+		Example: "  mainstay storage backup verify BACKUP\n  mainstay storage backup verify BACKUP --method source\n" +
+			"  mainstay storage backup verify BACKUP --method restore",
 	}, func(ctx context.Context, c *call) error {
 		r, err := c.API.VerifyBackup(ctx, c.Args[0], &storageapi.VerifyBackupParams{IdempotencyKey: key()},
 			storageapi.BackupVerifySpec{Method: new(storageapi.BackupVerifyMethod(method))})
@@ -140,7 +141,7 @@ it is of, while that is kept.`,
 			return c.Done(a, "The backup can be restored: %s.", seen.Verification.Detail)
 		})
 	})
-	cmd.Flags().StringVar(&method, "method", "stored", "stored, or source to compare with the snapshot, too")
+	cmd.Flags().StringVar(&method, "method", "stored", "stored, source to compare with the snapshot, too, or restore to make a volume of it, too")
 	key = jobFlags(cmd)
 	return cmd
 }
@@ -148,17 +149,29 @@ it is of, while that is kept.`,
 func (s commands) backupRestore() *cobra.Command {
 	var key func() *string
 	var name, policy string
+	var inPlace, yes bool
 	capacity := input.Bytes()
 	cmd := s.Command(verb.Verb{
-		Use: "restore BACKUP", Short: "Make a volume as a backup is",
+		Use: "restore BACKUP", Short: "Bring back what a backup holds, as a new volume or in place",
+		Long: `Bring back what a backup holds, as a new volume.
+
+With --in-place, the backup's own volume is put back instead, and what was written to it since is lost. Until all of it
+was read, the volume stays as it is. This takes an admin, a volume without snapshots, and that no client has it open.`,
 		Example: "  mainstay storage backup restore BACKUP\n" +
-			"  mainstay storage backup restore BACKUP --name data-of-yesterday --policy fast",
+			"  mainstay storage backup restore BACKUP --name data-of-yesterday --policy fast\n" +
+			"  mainstay storage backup restore BACKUP --in-place --yes",
 	}, func(ctx context.Context, c *call) error {
-		r, err := c.API.RestoreBackup(ctx, c.Args[0], &storageapi.RestoreBackupParams{IdempotencyKey: key()},
-			storageapi.BackupRestoreSpec{
-				Name: verb.Given(c, "name", name), Policy: verb.Given(c, "policy", policy),
-				SizeBytes: verb.Given(c, "size", int64(capacity.Count)),
-			})
+		spec := storageapi.BackupRestoreSpec{
+			Name: verb.Given(c, "name", name), Policy: verb.Given(c, "policy", policy),
+			SizeBytes: verb.Given(c, "size", int64(capacity.Count)),
+		}
+		if inPlace {
+			if err := c.Confirm("Put the volume back to the backup "+c.Typed[0]+", and lose what was written since?", yes); err != nil {
+				return err
+			}
+			spec.InPlace, spec.Confirm = new(true), new(true)
+		}
+		r, err := c.API.RestoreBackup(ctx, c.Args[0], &storageapi.RestoreBackupParams{IdempotencyKey: key()}, spec)
 		return await(ctx, c, "Restoring the backup "+c.Typed[0], r, err, func(b begun) error {
 			return volumeDone(ctx, c, b.Resource.VolumeID, "Restored to the volume %s of %s.")
 		})
@@ -167,6 +180,11 @@ func (s commands) backupRestore() *cobra.Command {
 	f.StringVar(&name, "name", "", "name of the new volume; default: restore-, the volume's name and the time")
 	f.StringVar(&policy, "policy", "", "how to make it; default: where the volume was")
 	f.Var(&capacity, "size", "size, at least that of the backup, which it is by default: 500M, 20GiB")
+	f.BoolVar(&inPlace, "in-place", false, "put the backup's own volume back")
+	for _, other := range []string{"name", "policy", "size"} {
+		cmd.MarkFlagsMutuallyExclusive("in-place", other)
+	}
+	verb.YesFlag(cmd, &yes)
 	key = jobFlags(cmd)
 	return cmd
 }

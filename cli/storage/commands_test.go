@@ -275,6 +275,8 @@ func commandLines() map[string]string {
 		"backup create data --bucket logs --mode manifest --no-wait":                                                           "ListVolumes ListBuckets CreateBackup GetJob",
 		"backup verify " + backupID + " --method source":                                                                       "VerifyBackup GetJob GetBackup",
 		"backup restore " + backupID + " --name n --policy default --size 1G":                                                  "RestoreBackup GetJob GetVolume",
+		"backup restore " + backupID + " --in-place --yes":                                                                     "RestoreBackup GetJob GetVolume",
+		"backup verify " + backupID + " --method restore":                                                                      "VerifyBackup GetJob GetBackup",
 		"backup delete " + backupID + " --yes":                                                                                 "DeleteBackup GetJob GetJob",
 		"backup orphans --tenant acme":                                                                                         "ListOrphans",
 		"backup import logs --key k --tenant acme":                                                                             "ListBuckets ImportBackups GetJob GetJob",

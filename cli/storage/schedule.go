@@ -43,7 +43,7 @@ func (s commands) scheduleList() *cobra.Command {
 	})
 	f := cmd.Flags()
 	f.StringVar(&tenant, "tenant", "", "only those of this tenant")
-	f.StringVar(&kind, "kind", "", "only those of this kind: snapshot, backup or verify")
+	f.StringVar(&kind, "kind", "", "only those of this kind: snapshot, backup, verify or test_restore")
 	f.StringVar(&volume, "volume", "", "only those for this volume")
 	return cmd
 }
@@ -128,7 +128,7 @@ up for once.`,
 		return c.Done(a, "Made the schedule %s.", c.Args[0])
 	})
 	flags = cmd.Flags()
-	flags.StringVar(&kind, "kind", "", "snapshot, backup or verify")
+	flags.StringVar(&kind, "kind", "", "snapshot, backup, verify or test_restore")
 	flags.StringVar(&volume, "volume", "", "volume that it is for")
 	flags.StringVar(&group, "group", "", "group that it is for, instead of a volume; snapshots only")
 	flags.StringVar(&bucket, "bucket", "", "of backups: bucket that they go to; of checks: only backups in it")

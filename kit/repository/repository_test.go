@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -319,5 +320,59 @@ func TestAProtectedBackupIsNotDeleted(t *testing.T) {
 	}
 	if _, err := r.Get(t.Context(), tenant, b.ID); !fault.Is(err, fault.NotFound) {
 		t.Errorf("%v", err)
+	}
+}
+
+// parts notes what is restored.
+type parts struct {
+	mu      sync.Mutex
+	content []byte
+	written []bool // by block
+}
+
+func (p *parts) WriteAt(b []byte, offset int64) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.written[offset/repository.MinBlockSize] = true
+	return copy(p.content[offset:], b), nil
+}
+
+func TestOnlyPartsAreRestored(t *testing.T) {
+	t.Parallel()
+	r := create(t, newMemory(), "", repository.Options{})
+	content := image(20<<20+100, 5)
+	b := backUp(t, r, repository.Info{}, content, nil)
+	v, err := r.View(t.Context(), tenant, b.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = v.Close() }()
+	item, err := v.Item("root")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := &parts{content: make([]byte, len(content)), written: make([]bool, len(content)/repository.MinBlockSize+1)}
+	var last, total int64
+	if err := item.WriteTo(t.Context(), got, repository.RestoreOptions{
+		WriteZeros: true,
+		Only:       []repository.Range{{Offset: 5<<20 + 1, Length: 10}, {Offset: 5 << 20, Length: 1}, {Offset: 20<<20 + 50, Length: 1 << 30}},
+		Progress:   func(done, of int64) { last, total = done, of },
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if last != total || total == 0 || total > 8<<20+100 {
+		t.Errorf("%d of %d bytes were restored", last, total)
+	}
+	for block, is := range got.written {
+		at := int64(block) * repository.MinBlockSize
+		must := at == 5<<20 || at >= 20<<20
+		may := at/(4<<20) == 1 || at/(4<<20) == 5
+		end := min(at+repository.MinBlockSize, int64(len(content)))
+		if must && !is || is && !may || is && !bytes.Equal(got.content[at:end], content[at:end]) {
+			t.Errorf("block %d: restored %v", block, is)
+		}
+	}
+	if err := item.WriteTo(t.Context(), got, repository.RestoreOptions{Only: []repository.Range{}}); err != nil {
+		t.Error(err)
 	}
 }

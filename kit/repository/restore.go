@@ -25,8 +25,26 @@ type RestoreOptions struct {
 	// WriteZeros writes zeros too. Without it, the target must read as zeros where nothing is
 	// written, as a new file does.
 	WriteZeros bool
+	// Only are the parts that are restored, with some of what is around them; nil: all of it.
+	Only []Range
 	// Progress, unless nil, is called with the bytes that are done, one call at a time.
 	Progress func(done, total int64)
+}
+
+// batches returns the first blocks of the batches that are to be restored, in order.
+func (o *RestoreOptions) batches(size, blockSize, perBatch int64) (firsts []int64) {
+	parts := o.Only
+	if parts == nil {
+		parts = []Range{{0, size}}
+	}
+	for _, r := range parts {
+		end := min(r.Offset+r.Length, size)
+		for first := r.Offset / blockSize / perBatch * perBatch; r.Offset >= 0 && first*blockSize < end; first += perBatch {
+			firsts = append(firsts, first)
+		}
+	}
+	slices.Sort(firsts)
+	return slices.Compact(firsts)
 }
 
 // WriteTo restores the item into w, which is used by several goroutines. It reads ahead, and in
@@ -37,6 +55,14 @@ func (v *Reader) WriteTo(ctx context.Context, w io.WriterAt, o RestoreOptions) e
 	perBatch := max(1, batchBytes/int64(v.r.config.BlockSize))
 	blocks := (v.item.Size + int64(v.r.config.BlockSize) - 1) / int64(v.r.config.BlockSize)
 	batches, finished := make(chan int64), make(chan int64)
+	firsts := o.batches(v.item.Size, int64(v.r.config.BlockSize), perBatch)
+	bytesOf := func(first int64) int64 {
+		return min(perBatch*int64(v.r.config.BlockSize), v.item.Size-first*int64(v.r.config.BlockSize))
+	}
+	var total int64
+	for _, first := range firsts {
+		total += bytesOf(first)
+	}
 	var all []<-chan error
 	for range max(minRestorers, workers()) {
 		all = append(all, routine.Start(v.r.options.Log, "restore", func() (err error) {
@@ -57,19 +83,20 @@ func (v *Reader) WriteTo(ctx context.Context, w io.WriterAt, o RestoreOptions) e
 		}))
 	}
 	var done int64
-	next, failed := int64(0), error(nil)
-	for done < v.item.Size && failed == nil {
+	failed := error(nil)
+	for done < total && failed == nil {
 		var out chan int64
-		if next < blocks {
-			out = batches
+		next := int64(0)
+		if len(firsts) > 0 {
+			out, next = batches, firsts[0]
 		}
 		select {
 		case out <- next:
-			next += perBatch
+			firsts = firsts[1:]
 		case first := <-finished:
-			done += min(perBatch*int64(v.r.config.BlockSize), v.item.Size-first*int64(v.r.config.BlockSize))
+			done += bytesOf(first)
 			if o.Progress != nil {
-				o.Progress(done, v.item.Size)
+				o.Progress(done, total)
 			}
 		case <-ctx.Done():
 			failed = context.Cause(ctx)

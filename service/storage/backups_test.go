@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -217,6 +218,110 @@ func (s *store) verified(backup string) (storageapi.Job, storageapi.BackupVerifi
 		s.Fatalf("%+v stores nothing", j)
 	}
 	return j, *v
+}
+
+func TestAVolumeIsPutBackToItsBackup(t *testing.T) {
+	t.Parallel()
+	s := withBuckets(t)
+	pool := s.cluster.Pool
+	bucket := s.done(s.call("POST", "/buckets", s.admin, object{"name": "kept", "connection_ref": "offsite"}), s.admin)
+	backend := contracttest.As[[]storageapi.Backend](s.call("GET", "/backends?backend_type=ceph", s.admin, nil).Want(200))[0]
+	s.call("PUT", "/policies/prod", s.admin, object{"backend_id": backend.Id, "kind": "block"}).Want(200)
+	local := s.done(s.call("POST", "/volumes", s.admin, object{"name": "local", "size_bytes": 8 * mib}), s.admin)
+	named := s.done(s.call("POST", "/rbd-images", s.admin, object{"name": "Disk_1", "size_bytes": 8 * mib, "pool": pool}), s.admin)
+	s.write(local, "before")
+	before := fill(t, s.cluster, pool+"/Disk_1", 8*mib)
+	backups := map[string]storageapi.Backup{}
+	for _, id := range []string{local, named} {
+		backups[id] = s.backedUp(object{"volume_id": id, "bucket_id": bucket, "mode": "data"}, s.admin)
+	}
+	s.write(local, "after!")
+	fill(t, s.cluster, pool+"/Disk_1", 8*mib)
+	s.done(s.call("POST", "/volumes/"+named+"/expand", s.admin, object{"new_size_bytes": 12 * mib}), s.admin)
+
+	of := "/backups/" + backups[named].Id + "/restore"
+	sure := object{"in_place": true, "confirm": true}
+	s.call("POST", of, s.admin, object{"in_place": true}).Refused(400, "VALIDATION_ERROR", "confirm")
+	s.call("POST", of, s.admin, object{"in_place": true, "confirm": true, "name": "x"}).Refused(400, "VALIDATION_ERROR", "name")
+	s.call("POST", of, s.token("otto", "operator", ""), sure).Refused(403, "DENIED", "")
+	snapshot := s.done(s.call("POST", "/volumes/"+named+"/snapshots", s.admin, object{"name": "one"}), s.admin)
+	s.call("POST", of, s.admin, sure).Refused(409, "CONFLICT", "")
+	s.done(s.call("DELETE", "/snapshots/"+snapshot, s.admin, nil), s.admin)
+	// Somebody else's snapshot keeps it, too, and then everything is as it was.
+	rbd(t, s.cluster, "snap", "create", pool+"/Disk_1@theirs")
+	after := rbd(t, s.cluster, "export", pool+"/Disk_1", "-")
+	j := s.job(contracttest.As[storageapi.CopyAccepted](s.call("POST", of, s.admin, sure).Want(202)).JobId, s.admin)
+	if j.Error == nil || j.Error.Code != "CONFLICT" || !strings.Contains(j.Error.Message, "theirs") {
+		t.Errorf("%+v %+v", j, j.Error)
+	}
+	if got := rbd(t, s.cluster, "export", pool+"/Disk_1", "-"); !bytes.Equal(got, after) {
+		t.Error("a volume that was not put back has changed")
+	}
+	rbd(t, s.cluster, "snap", "rm", pool+"/Disk_1@theirs")
+
+	for _, id := range []string{local, named} {
+		if got := s.done(s.call("POST", "/backups/"+backups[id].Id+"/restore", s.admin, sure), s.admin); got != id {
+			t.Errorf("the job is about %s, not %s", got, id)
+		}
+		if v := s.volume(id, s.admin); v.State != "available" || v.LastError != "" {
+			t.Errorf("%+v", v)
+		}
+		// The next backup is compared with nothing that is gone.
+		again := s.backedUp(object{"volume_id": id, "bucket_id": bucket, "mode": "data"}, s.admin)
+		if again.Incremental || again.StoredBytes != 0 {
+			t.Errorf("%+v", again)
+		}
+	}
+	s.holds(local, "before")
+	if got := rbd(t, s.cluster, "export", pool+"/Disk_1", "-"); len(got) != 12*mib || !bytes.Equal(got[:8*mib], before) ||
+		len(bytes.Trim(got[8*mib:], "\x00")) > 0 {
+		t.Errorf("%d bytes, or others than the backup has", len(got))
+	}
+	if names := strings.Fields(string(rbd(t, s.cluster, "ls", pool))); len(names) != 1 || names[0] != "Disk_1" {
+		t.Errorf("left: %v", names)
+	}
+	s.triesRestores(backups[named].Id, named, bucket)
+	s.triesRestores(backups[local].Id, local, bucket)
+	s.done(s.call("DELETE", "/volumes/"+named, s.admin, nil), s.admin)
+	s.call("POST", of, s.admin, sure).Refused(409, "CONFLICT", "")
+}
+
+// triesRestores checks a backup by restores, one of which a schedule begins. Nothing of them is left.
+func (s *store) triesRestores(backup, volume, bucket string) {
+	s.Helper()
+	left := func() (all []string) {
+		all = append(all, strings.Fields(string(rbd(s.T, s.cluster, "ls", s.cluster.Pool)))...)
+		for _, folder := range []string{"volumes", "snapshots", "trash"} {
+			entries, err := os.ReadDir(filepath.Join(s.config.Data, "volumes", folder))
+			if err != nil {
+				s.Fatal(err)
+			}
+			for _, e := range entries {
+				all = append(all, folder+"/"+e.Name())
+			}
+		}
+		return all
+	}
+	before := left()
+	a := s.call("POST", "/backups/"+backup+"/verify", s.admin, object{"method": "restore"}).Want(202)
+	if j := s.job(contracttest.As[storageapi.BackupAccepted](a).JobId, s.admin); j.State != "succeeded" {
+		s.Errorf("%+v %+v", j, j.Error)
+	}
+	v := contracttest.As[storageapi.Backup](s.call("GET", "/backups/"+backup, s.admin, nil).Want(200)).Verification
+	if v == nil || !v.Ok || v.Method != "restore" || !strings.Contains(v.Detail, "a volume that was made of them holds the same") {
+		s.Errorf("%+v", v)
+	}
+	s.call("POST", "/schedules", s.admin, object{
+		"name": "try-" + volume[30:], "kind": "test_restore", "volume_id": volume, "bucket_id": bucket, "every_secs": 86400,
+	}).Want(201)
+	s.runSchedules()
+	newest := contracttest.As[[]storageapi.Backup](s.call("GET", "/backups?volume_id="+volume, s.admin, nil).Want(200))[0]
+	if v := newest.Verification; v == nil || !v.Ok || v.Method != "restore" {
+		s.Errorf("%+v", newest)
+	}
+	if after := left(); !slices.Equal(after, before) {
+		s.Errorf("left: %v, and before %v", after, before)
+	}
 }
 
 func TestABucketThatLostWhatItsBackupsAreOpenedWithIsNoticed(t *testing.T) {

@@ -89,10 +89,6 @@ func (m *Manager) Delete(ctx context.Context, id string) (record.Backup, record.
 
 // Verify begins to check a backup by a method.
 func (m *Manager) Verify(ctx context.Context, id, method string) (record.Backup, record.Job, error) {
-	if method == record.MethodRestore {
-		return record.Backup{}, record.Job{}, fault.InvalidField("method", "restore the backup to a volume, and check that").
-			WithCode("unsupported")
-	}
 	return m.store.VerifyBackup(ctx, id, method, m.cfg.Jobs.Begin)
 }
 
@@ -101,6 +97,11 @@ func (m *Manager) Restore(
 	ctx context.Context, id string, req record.RestoreRequest,
 ) (record.Volume, record.Job, error) {
 	return m.store.RestoreBackup(ctx, id, req, m.cfg.Jobs.Begin)
+}
+
+// RestoreInPlace begins to put a volume back to a backup.
+func (m *Manager) RestoreInPlace(ctx context.Context, id string) (record.Volume, record.Job, error) {
+	return m.store.RestoreInPlace(ctx, id, m.cfg.Jobs.Begin)
 }
 
 // Import begins to take in the backups of a bucket that are not known.

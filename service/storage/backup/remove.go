@@ -80,6 +80,15 @@ func (m *Manager) dropBases(ctx context.Context) error {
 	return errors.Join(append(problems, err)...)
 }
 
+// dropBasesOf removes the snapshots that backups of a volume are compared with.
+func (m *Manager) dropBasesOf(ctx context.Context, volume string) error {
+	all, err := m.store.BasesOf(ctx, volume)
+	for i := 0; i < len(all) && err == nil; i++ {
+		err = m.dropBase(ctx, &all[i])
+	}
+	return err
+}
+
 // dropGone removes what is left of backups that went with their bucket.
 func (m *Manager) dropGone(ctx context.Context) error {
 	all, err := m.store.BackupsOfGoneBuckets(ctx)

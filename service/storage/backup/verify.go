@@ -5,8 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync/atomic"
+
+	"github.com/google/uuid"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/repository"
@@ -14,9 +15,6 @@ import (
 	"github.com/mainstay-infra/mainstay/service/storage/job"
 	"github.com/mainstay-infra/mainstay/service/storage/record"
 )
-
-// compareAtOnce is how much is compared at once, in bytes.
-const compareAtOnce = 4 << 20
 
 // view opens the data of a backup for reading. The caller closes the view.
 func (m *Manager) view(ctx context.Context, b *record.Backup) (*repository.View, *repository.Reader, error) {
@@ -53,33 +51,18 @@ func (m *Manager) compare(
 	ctx context.Context, repo *repository.Repository, b *record.Backup, c driver.Content, parts []repository.Range,
 	progress func(float64),
 ) (err error) {
+	if len(parts) == 0 {
+		return nil
+	}
 	v, item, err := openItem(ctx, repo, b)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, v.Close()) }()
-	var total, done int64
-	for _, r := range parts {
-		total += r.Length
-	}
-	want, got := make([]byte, compareAtOnce), make([]byte, compareAtOnce)
-	for _, r := range parts {
-		for at := r.Offset; at < r.Offset+r.Length; at += compareAtOnce {
-			n := min(compareAtOnce, r.Offset+r.Length-at)
-			if read, err := c.ReadAt(want[:n], at); int64(read) < n {
-				return err
-			}
-			if _, err := item.ReadAtContext(ctx, got[:n], at); err != nil && !errors.Is(err, io.EOF) {
-				return err
-			}
-			if !bytes.Equal(want[:n], got[:n]) {
-				return differs(at, n)
-			}
-			done += n
-			progress(float64(done) / float64(total))
-		}
-	}
-	return nil
+	return item.WriteTo(ctx, &sink{read: new(atomic.Int64), with: c}, repository.RestoreOptions{
+		WriteZeros: true, Only: parts,
+		Progress: func(done, total int64) { progress(float64(done) / float64(total)) },
+	})
 }
 
 func differs(at, n int64) error {
@@ -98,8 +81,11 @@ func (m *Manager) verify(ctx context.Context, a record.BackupArgs, progress func
 		return reason(ctx, err)
 	}
 	check := func(with driver.Content) error { return m.check(ctx, repo, &b, a.Method, with, progress) }
-	if a.Method != record.MethodSource {
+	switch a.Method {
+	case record.MethodStored:
 		return check(nil)
+	case record.MethodRestore:
+		return m.restored(ctx, &b, check)
 	}
 	of, err := m.store.Volume(ctx, b.VolumeID)
 	if err != nil {
@@ -110,6 +96,56 @@ func (m *Manager) verify(ctx context.Context, a record.BackupArgs, progress func
 		return err
 	}
 	return reason(ctx, d.ReadSnapshot(ctx, driver.Name{Pool: at.Pool, Native: b.Base}, check))
+}
+
+// scratch is the name space of the ids of volumes that test restores make.
+var scratch = uuid.MustParse("5c7a7f2e-2b0e-4a53-9a6e-8a1f7f0f3d41")
+
+// restored makes a volume of a backup where a restore would make it, passes its content to check, and removes it. What
+// an earlier attempt has left is removed first. The volume is in no list, and counts for no quota.
+func (m *Manager) restored(ctx context.Context, b *record.Backup, check func(driver.Content) error) (err error) {
+	at, err := m.store.PlaceToRestore(ctx, b)
+	if err != nil {
+		return err
+	}
+	if err := at.Backend.Writable(); err != nil {
+		return err
+	}
+	opened, err := m.cfg.Backends.Driver(ctx, at.Backend)
+	if err != nil {
+		return err
+	}
+	d, ok := opened.(trying)
+	if !ok {
+		return fault.New(fault.Invalid, "the backend %s cannot do this", at.Backend.Name).WithCode("unsupported")
+	}
+	id := uuid.NewSHA1(scratch, []byte(b.ID)).String()
+	volume := driver.Name{Pool: at.Pool.Name, Native: driver.VolumeName(id)}
+	snapshot := driver.Name{Pool: at.Pool.Name, Native: driver.SnapshotName(id)}
+	clear := func(ctx context.Context) error {
+		return errors.Join(d.DeleteSnapshot(ctx, snapshot), d.DeleteVolume(ctx, volume))
+	}
+	if err := clear(ctx); err != nil {
+		return err
+	}
+	defer func() {
+		after, cancel := ending(ctx)
+		defer cancel()
+		err = errors.Join(err, clear(after))
+	}()
+	if err := m.fill(ctx, d, volume, b.Size, b, func(float64) {}); err != nil {
+		return reason(ctx, err)
+	}
+	if _, err := d.CreateSnapshot(ctx, volume, snapshot, func(float64) {}); err != nil {
+		return reason(ctx, err)
+	}
+	return reason(ctx, d.ReadSnapshot(ctx, snapshot, check))
+}
+
+// trying is what a driver needs for test restores.
+type trying interface {
+	filling
+	driver.Snapshots
 }
 
 // check reads a backup back, compares it with a snapshot unless that is nil, and stores what it finds.
@@ -126,9 +162,13 @@ func (m *Manager) check(
 		return reason(ctx, err) // that says nothing about the backup either
 	}
 	b.VerifiedBy, b.VerifiedOK = method, err == nil
-	if b.VerifiedWhat = fmt.Sprintf("%d bytes were read back", read.Load()); err != nil {
+	b.VerifiedWhat = fmt.Sprintf("%d bytes were read back", read.Load())
+	switch {
+	case err != nil:
 		b.VerifiedWhat = fault.From(err).Message
-	} else if with != nil {
+	case method == record.MethodRestore:
+		b.VerifiedWhat += ", and a volume that was made of them holds the same"
+	case with != nil:
 		b.VerifiedWhat += ", and are those of the snapshot"
 	}
 	return errors.Join(err, m.store.SetVerified(ctx, b))

@@ -80,6 +80,14 @@ type Volumes interface {
 	DeleteVolume(ctx context.Context, name Name) error
 }
 
+// Replacer is implemented by drivers that can put one volume in the place of another one.
+type Replacer interface {
+	// ReplaceVolume removes a volume, and gives its names to the volume by, which is of the same pool and was made under a
+	// native name only. A volume that clients have open, or that clones or snapshots of others need, is a fault of kind
+	// Conflict, and stays.
+	ReplaceVolume(ctx context.Context, name, by Name) error
+}
+
 // Trash is implemented by drivers that can keep volumes which were deleted. A volume in the trash is not there for
 // callers, and has no snapshots, but takes as much room as before.
 type Trash interface {

@@ -8,6 +8,7 @@ import (
 	storageapi "github.com/mainstay-infra/mainstay/api/storage"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/list"
+	"github.com/mainstay-infra/mainstay/service/storage/caller"
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
 	"github.com/mainstay-infra/mainstay/service/storage/record"
 )
@@ -155,7 +156,7 @@ func (a *API) RestoreBackup(
 		b = &storageapi.BackupRestoreSpec{}
 	}
 	if value(b.InPlace) {
-		return nil, fault.InvalidField("in_place", "backups are restored to new volumes").WithCode("unsupported")
+		return a.restoreInPlace(ctx, &req, b)
 	}
 	if b.KeyRef != nil {
 		return nil, fault.InvalidField("key_ref", "the backup says which key it is encrypted with; give that entry the key")
@@ -169,6 +170,29 @@ func (a *API) RestoreBackup(
 	}
 	j, err := a.once(ctx, req.Params.IdempotencyKey, "RestoreBackup "+req.Id, b,
 		func(ctx context.Context) (record.Job, error) { return begun(a.backups.Restore(ctx, req.Id, spec)) })
+	return storageapi.RestoreBackup202JSONResponse(acceptedCopy(&j, storageapi.CopyRefModeRestore)), err
+}
+
+// restoreInPlace begins to put a volume back to a backup.
+func (a *API) restoreInPlace(
+	ctx context.Context, req *storageapi.RestoreBackupRequestObject, b *storageapi.BackupRestoreSpec,
+) (storageapi.RestoreBackupResponseObject, error) {
+	switch c := caller.From(ctx); {
+	case c.Role != caller.Admin:
+		return nil, fault.New(fault.Denied, "in_place takes the role %s, and %s has the role %s", caller.Admin, c.Name, c.Role)
+	case !value(b.Confirm):
+		return nil, fault.InvalidField("confirm", "must be true: what was written to the volume since the backup is lost")
+	}
+	for field, given := range map[string]bool{
+		"name": b.Name != nil, "policy": b.Policy != nil, "size_bytes": b.SizeBytes != nil, "key_ref": b.KeyRef != nil,
+		"namespace": b.Namespace != nil, "storage_class": b.StorageClass != nil,
+	} {
+		if given {
+			return nil, fault.InvalidField(field, "is for new volumes, not for in_place")
+		}
+	}
+	j, err := a.once(ctx, req.Params.IdempotencyKey, "RestoreBackup "+req.Id, b,
+		func(ctx context.Context) (record.Job, error) { return begun(a.backups.RestoreInPlace(ctx, req.Id)) })
 	return storageapi.RestoreBackup202JSONResponse(acceptedCopy(&j, storageapi.CopyRefModeRestore)), err
 }
 

@@ -5,7 +5,6 @@ import (
 
 	storageapi "github.com/mainstay-infra/mainstay/api/storage"
 	"github.com/mainstay-infra/mainstay/kit/db"
-	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/list"
 	"github.com/mainstay-infra/mainstay/service/storage/record"
 )
@@ -63,13 +62,8 @@ func (a *API) schedule(b *storageapi.ScheduleSpec) (record.Schedule, error) {
 	if b.FirstAt != nil {
 		c.FirstAt = db.At(*b.FirstAt)
 	}
-	switch c.Kind {
-	case record.ScheduleBackup:
+	if c.Kind == record.ScheduleBackup {
 		c.Mode, c.FullEvery = string(orElse(b.Mode, record.ModeData)), int64(value(b.FullEvery))
-	case record.ScheduleSnapshot, record.ScheduleVerify:
-	default:
-		return c, fault.InvalidField("kind", "restore a backup by hand to test it; schedules can verify them").
-			WithCode("unsupported")
 	}
 	return c, a.backups.CheckKey(c.KeyRef)
 }

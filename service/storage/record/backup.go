@@ -400,6 +400,9 @@ type RestoreRequest struct {
 type RestoreArgs struct {
 	VolumeArgs
 	Backup string
+	// Beside is the id of the volume that is made first and then put in the place of the one that is put back. Empty: the
+	// volume is new.
+	Beside string `json:",omitempty"`
 }
 
 // RestoreBackup stores a volume that is to be made of a backup, and begins the job.
@@ -440,7 +443,7 @@ func (s *Store) RestoreBackup(
 			return err
 		}
 		j = newJob(JobRestoreBackup, v.Tenant, TypeVolume, v.ID)
-		if err := begin(ctx, tx, &j, RestoreArgs{VolumeArgs{ID: v.ID}, b.ID}); err != nil {
+		if err := begin(ctx, tx, &j, RestoreArgs{VolumeArgs: VolumeArgs{ID: v.ID}, Backup: b.ID}); err != nil {
 			return err
 		}
 		return s.note(ctx, tx, audit.Entry{
@@ -454,22 +457,77 @@ func (s *Store) RestoreBackup(
 	return v, j, err
 }
 
+// RestoreInPlace stores that a volume is put back to a backup, and begins the job.
+func (s *Store) RestoreInPlace(ctx context.Context, id string, begin Begin) (v Volume, j Job, err error) {
+	err = s.update(ctx, func(tx *db.Tx) error {
+		b, err := s.usableBackup(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		v, err = volumeIn(ctx, tx, b.VolumeID, tx.ForUpdate())
+		if fault.Is(err, fault.NotFound) {
+			return fault.New(fault.Conflict, "the volume of the backup is gone; restore the backup to a new one")
+		}
+		if err != nil {
+			return err
+		}
+		place, err := placeOf(ctx, tx, &v)
+		if err != nil {
+			return err
+		}
+		before := v.State
+		next, err := v.State.Begin(state.Restore)
+		switch {
+		case v.Foreign:
+			return place.Backend.foreign()
+		case err != nil:
+			return err
+		case v.Size < b.Size:
+			return fault.New(fault.Conflict, "the volume has %d bytes, and the backup %d; expand the volume first", v.Size, b.Size)
+		}
+		if err := errors.Join(place.Backend.Writable(), unkept(ctx, tx, &v), ungrouped(ctx, tx, &v), unmirrored(ctx, tx, &v)); err != nil {
+			return err
+		}
+		v.State, v.LastError = next, ""
+		if err := s.save(ctx, tx, &v); err != nil {
+			return err
+		}
+		j = newJob(JobRestoreBackup, v.Tenant, TypeVolume, v.ID)
+		if err := begin(ctx, tx, &j, RestoreArgs{
+			VolumeArgs: VolumeArgs{ID: v.ID, Before: before}, Backup: b.ID, Beside: NewID(),
+		}); err != nil {
+			return err
+		}
+		return s.note(ctx, tx, audit.Entry{
+			Action: JobRestoreBackup, Target: v.ID, Tenant: v.Tenant,
+			Message: fmt.Sprintf("%s in place, to the backup %s", v.Name, b.ID),
+		})
+	})
+	return v, j, err
+}
+
+// PlaceToRestore returns where a backup would be restored to.
+func (s *Store) PlaceToRestore(ctx context.Context, b *Backup) (Place, error) {
+	p, _, _, err := placeToRestore(ctx, s.db, b, "")
+	return p, err
+}
+
 // placeToRestore returns where a volume is made of a backup: as a policy says, or without one where the volume was.
 func placeToRestore(
-	ctx context.Context, tx *db.Tx, b *Backup, named string,
+	ctx context.Context, q db.Querier, b *Backup, named string,
 ) (p Place, policy string, owner Owner, err error) {
 	var was Volume
-	err = tx.Get(ctx, &was, "SELECT * FROM volumes WHERE id = ?", b.VolumeID)
+	err = q.Get(ctx, &was, "SELECT * FROM volumes WHERE id = ?", b.VolumeID)
 	if err != nil && !errors.Is(err, db.ErrNoRows) {
 		return p, "", owner, err
 	}
 	owner = was.Owner.V
 	if err == nil && named == "" {
-		p, err = placeOf(ctx, tx, &was)
+		p, err = placeOf(ctx, q, &was)
 		return p, was.Policy, owner, err
 	}
 	req := VolumeRequest{Policy: named, Kind: driver.Block}
-	if p, err = placeFor(ctx, tx, &req); err != nil {
+	if p, err = placeFor(ctx, q, &req); err != nil {
 		return p, "", owner, err
 	}
 	if req.Kind != driver.Block {

@@ -18,6 +18,7 @@ const (
 	ScheduleSnapshot = "snapshot"
 	ScheduleBackup   = "backup"
 	ScheduleVerify   = "verify"
+	ScheduleRestore  = "test_restore"
 )
 
 // Schedule is something that is done at regular times.

@@ -472,13 +472,8 @@ func (s *Store) DeleteVolume(ctx context.Context, id string, d Deletion, begin B
 		case err != nil:
 			return err
 		}
-		var snapshots int64
-		if err := tx.Get(ctx, &snapshots,
-			"SELECT COUNT(*) FROM snapshots WHERE volume_id = ? AND deleted_at IS NULL", id); err != nil {
+		if err := unkept(ctx, tx, &v); err != nil {
 			return err
-		}
-		if snapshots > 0 {
-			return fault.New(fault.Conflict, "the volume has %d snapshots; delete them first", snapshots)
 		}
 		if err := errors.Join(ungrouped(ctx, tx, &v), unmirrored(ctx, tx, &v)); err != nil {
 			return err
@@ -498,6 +493,16 @@ func (s *Store) DeleteVolume(ctx context.Context, id string, d Deletion, begin B
 		return s.note(ctx, tx, audit.Entry{Action: d.Kind, Target: v.ID, Tenant: v.Tenant, Message: message})
 	})
 	return v, j, err
+}
+
+// unkept refuses what must not be done to a volume that has snapshots.
+func unkept(ctx context.Context, tx *db.Tx, v *Volume) error {
+	var snapshots int64
+	err := tx.Get(ctx, &snapshots, "SELECT COUNT(*) FROM snapshots WHERE volume_id = ? AND deleted_at IS NULL", v.ID)
+	if err == nil && snapshots > 0 {
+		err = fault.New(fault.Conflict, "the volume has %d snapshots; delete them first", snapshots)
+	}
+	return err
 }
 
 // save stores what may change of a volume.

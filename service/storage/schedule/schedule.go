@@ -69,7 +69,7 @@ func (m *Manager) begin(ctx context.Context, c *record.Schedule) (job string, er
 		})
 	case c.Kind == record.ScheduleBackup:
 		return m.backup(ctx, c)
-	case c.Kind == record.ScheduleVerify:
+	case c.Kind == record.ScheduleVerify, c.Kind == record.ScheduleRestore:
 		return m.verify(ctx, c)
 	}
 	return j.ID, err
@@ -91,14 +91,17 @@ func (m *Manager) backup(ctx context.Context, c *record.Schedule) (string, error
 	return j.ID, err
 }
 
-// verify checks the newest backup of a volume: against its snapshot if that is kept.
+// verify checks the newest backup of a volume: by a restore, or against its snapshot if that is kept.
 func (m *Manager) verify(ctx context.Context, c *record.Schedule) (string, error) {
 	b, err := m.cfg.Store.NewestBackup(ctx, c.VolumeID, c.BucketID)
 	if err != nil {
 		return "", err
 	}
 	method := record.MethodSource
-	if b.Base == "" {
+	switch {
+	case c.Kind == record.ScheduleRestore:
+		method = record.MethodRestore
+	case b.Base == "":
 		method = record.MethodStored
 	}
 	_, j, err := m.cfg.Backups.Verify(ctx, b.ID, method)

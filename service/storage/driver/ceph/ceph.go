@@ -452,7 +452,7 @@ func (d *Driver) ours() []string {
 
 // endless are the requests that tell nothing until they are done, however large an image is.
 var endless = map[wire.Op]bool{
-	wire.Collect: true, wire.Flatten: true, wire.Revert: true, wire.Move: true, wire.MoveBack: true,
+	wire.Collect: true, wire.Replace: true, wire.Flatten: true, wire.Revert: true, wire.Move: true, wire.MoveBack: true,
 }
 
 var (

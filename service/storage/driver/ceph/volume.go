@@ -4,6 +4,7 @@ package ceph
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
@@ -112,6 +113,18 @@ func (d *Driver) DiscardVolume(ctx context.Context, n driver.Name, keep time.Dur
 // UndeleteVolume brings a volume back out of Ceph's trash.
 func (d *Driver) UndeleteVolume(ctx context.Context, n driver.Name) (driver.Volume, error) {
 	return d.ofVolume(ctx, request(wire.Undelete, n))
+}
+
+// ReplaceVolume puts a volume in the place of another one, unless clients have that open. It takes as long as the other
+// one is large.
+func (d *Driver) ReplaceVolume(ctx context.Context, n, by driver.Name) error {
+	if err := errors.Join(check("volume", n.Native), check("volume", by.Native)); err != nil {
+		return err
+	}
+	r := request(wire.Replace, n)
+	r.By = by.Native
+	_, err := d.work(ctx, r, nil)
+	return err
 }
 
 // remove makes a call that deletes something, and removes what it leaves over.

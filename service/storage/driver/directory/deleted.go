@@ -47,3 +47,25 @@ func (d *Driver) put(n driver.Name, from, to shelf) error {
 	}
 	return errors.Join(syncFolder(d.root, to.folder), syncFolder(d.root, from.folder))
 }
+
+// ReplaceVolume removes a volume, and renames another one to it. A repeated call goes on.
+func (d *Driver) ReplaceVolume(_ context.Context, n, by driver.Name) error {
+	if err := errors.Join(volumes.check(n), volumes.check(by), d.same()); err != nil {
+		return err
+	}
+	fresh := path.Join(volumes.folder, by.Native)
+	if _, err := d.root.Lstat(fresh); errors.Is(err, fs.ErrNotExist) {
+		folder, _, err := d.open(volumes, n) // an earlier call may have done this
+		if err != nil {
+			return err
+		}
+		return folder.Close()
+	}
+	if err := d.remove(volumes, n); err != nil {
+		return err
+	}
+	if err := d.root.Rename(fresh, path.Join(volumes.folder, n.Native)); err != nil {
+		return full(err)
+	}
+	return syncFolder(d.root, volumes.folder)
+}

@@ -3,7 +3,7 @@
 //
 //	directory.go   Driver: opens a folder, tells what is in it
 //	volume.go      makes, expands and deletes volumes
-//	deleted.go     keeps deleted volumes for a time
+//	deleted.go     keeps deleted volumes for a time, and puts one volume in the place of another
 //	snapshot.go    snapshots and clones
 //	data.go        the data of snapshots, and volumes that are made of copies
 //	item.go        what volumes and snapshots have in common: how they come and go

@@ -40,6 +40,7 @@ func Run(t *testing.T, open func(t *testing.T) Backend) {
 		"deletes volumes":                    deletesVolumes,
 		"lists volumes":                      listsVolumes,
 		"the trash brings volumes back":      trashBringsBack,
+		"one volume takes another's place":   oneTakesAnothersPlace,
 		"refuses names that are not its own": refusesNames,
 		"snapshots keep what was":            snapshotsKeepWhatWas,
 		"clones have what was":               clonesHaveWhatWas,
@@ -245,6 +246,42 @@ func trashBringsBack(t *testing.T, b Backend) {
 	if err := trash.DiscardVolume(t.Context(), b.name(), time.Hour); !fault.Is(err, fault.NotFound) {
 		t.Errorf("one that there never was: %v", err)
 	}
+}
+
+func oneTakesAnothersPlace(t *testing.T, b Backend) {
+	replacer, ok := b.Driver.(driver.Replacer)
+	if !ok {
+		t.Skip("the driver replaces no volumes")
+	}
+	old, fresh := b.make(t), b.make(t)
+	b.Write(t, old.Name, 0, []byte("old"))
+	b.Write(t, fresh.Name, 0, []byte("new"))
+	for range 2 {
+		if err := replacer.ReplaceVolume(t.Context(), old.Name, fresh.Name); err != nil {
+			t.Fatal(err)
+		}
+		b.holds(t, old.Name, 0, []byte("new"))
+		if v, err := b.volumes(t).Volume(t.Context(), old.Name); err != nil || v.Native != old.Native || v.Size != old.Size {
+			t.Errorf("%+v, %v", v, err)
+		}
+		if _, err := b.volumes(t).Volume(t.Context(), fresh.Name); !fault.Is(err, fault.NotFound) {
+			t.Errorf("it is still there under its own name: %v", err)
+		}
+	}
+	// After a call that was broken off, only the new one is there.
+	other := b.make(t)
+	b.Write(t, other.Name, 0, []byte("3rd"))
+	if err := b.volumes(t).DeleteVolume(t.Context(), old.Name); err != nil {
+		t.Fatal(err)
+	}
+	if err := replacer.ReplaceVolume(t.Context(), old.Name, other.Name); err != nil {
+		t.Fatal(err)
+	}
+	b.holds(t, old.Name, 0, []byte("3rd"))
+	if err := replacer.ReplaceVolume(t.Context(), b.name(), b.name()); !fault.Is(err, fault.NotFound) {
+		t.Errorf("neither is there: %v", err)
+	}
+	b.holds(t, old.Name, 0, []byte("3rd"))
 }
 
 func refusesNames(t *testing.T, b Backend) {

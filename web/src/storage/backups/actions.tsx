@@ -39,10 +39,29 @@ export function useBackupActions(): { actions: (backup: Backup) => MenuAction[];
       },
       done: `The backup of ${b.volume_name} is being deleted.`,
     });
+  const putBack = (b: Backup) =>
+    confirm({
+      title: `Put ${b.volume_name} back?`,
+      body: (
+        <p>
+          The volume <b>{b.volume_name}</b> gets the content that it had at <DateTime at={b.created_at} />. What was written to it since is lost. Until all of the backup is read, the volume stays as it is. A volume that has snapshots or that clients have open is not put back.
+        </p>
+      ),
+      typed: b.volume_name,
+      action: 'Put the volume back',
+      danger: true,
+      run: async () => {
+        await api.POST('/backups/{id}/restore', { ...at(b), body: { in_place: true, confirm: true } });
+        await refresh();
+      },
+      done: `${b.volume_name} is being put back.`,
+    });
   return {
     actions: (b) => [
       ...(restorable(b) && allowed('RestoreBackup') ? [{ label: 'Restore…', run: () => navigate(restorePath(b)) }] : []),
       ...(restorable(b) && allowed('VerifyBackup') ? [{ label: 'Verify…', run: () => setVerifying(b) }] : []),
+      // It takes an admin, as deleting a volume does.
+      ...(restorable(b) && allowed('DeleteVolume') ? [{ label: 'Put the volume back…', danger: true, run: () => putBack(b) }] : []),
       ...(mayDeleteBackup(b) && allowed('DeleteBackup') ? [{ label: 'Delete…', danger: true, run: () => remove(b) }] : []),
     ],
     bulk: allowed('DeleteBackup')
@@ -68,8 +87,9 @@ export function useBackupActions(): { actions: (backup: Backup) => MenuAction[];
             options: [
               { value: 'stored', label: 'what is in the bucket' },
               { value: 'source', label: 'what is in the bucket against the snapshot' },
+              { value: 'restore', label: 'a volume that is made of it and removed again' },
             ],
-            hint: 'The snapshot of a backup is kept until the next backup of the volume',
+            hint: 'The snapshot of a backup is kept until the next backup of the volume. A volume that is made of it takes room meanwhile',
           },
         ]}
         values={{ method: 'stored' }}

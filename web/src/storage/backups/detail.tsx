@@ -25,6 +25,13 @@ const list = { title: 'Backups', href: '/backups' };
 export const useBackup = (id: string) =>
   useQuery({ queryKey: ['backups', 'one', id], queryFn: ({ signal }) => body(api.GET('/backups/{id}', { params: { path: { id } }, signal })), refetchInterval: 3_000 });
 
+/** What a check has compared, by its method. */
+const compared: Record<NonNullable<Backup['verification']>['method'], string> = {
+  stored: 'what is in the bucket with what was uploaded',
+  source: 'what is in the bucket with the snapshot',
+  restore: 'what is in the bucket with a volume that was made of it',
+};
+
 export function BackupDetail({ id }: { id: string }) {
   const { actions, dialog } = useBackupActions();
   const jobs = usePages(['jobs', 'of', id], (cursor, signal) => page(api.GET('/jobs', { params: { query: { resource: id, cursor } }, signal })), { refreshSeconds: 3 });
@@ -132,7 +139,7 @@ function Summary({ backup: b }: { backup: Backup }) {
         <Facts
           facts={[
             ['Outcome', <Verified key="o" backup={b} />],
-            v !== undefined && ['Compared', v.method === 'source' ? 'what is in the bucket with the snapshot' : 'what is in the bucket with what was uploaded'],
+            v !== undefined && ['Compared', compared[v.method]],
             v !== undefined && ['Found', v.detail],
             v !== undefined && v.job_id !== '' && ['Job', <Link key="j" href={jobPath({ id: v.job_id })}>the job that checked it</Link>],
           ]}

@@ -57,6 +57,7 @@ export function ScheduleForm({ schedule, volume, onClose }: { /** The one that i
             { value: 'snapshot', label: 'take a snapshot' },
             { value: 'backup', label: 'make a backup' },
             { value: 'verify', label: 'verify the newest backup' },
+            { value: 'test_restore', label: 'restore the newest backup, and remove that again' },
           ],
           hint: '',
         },
@@ -73,7 +74,7 @@ export function ScheduleForm({ schedule, volume, onClose }: { /** The one that i
         { name: 'volume_id', label: 'Volume', options: choices.volumes, hint: '', when: (d) => !ofGroup(d) },
         { name: 'group_id', label: 'Group', options: choices.groups, hint: '', when: ofGroup },
         { name: 'bucket_id', label: 'Bucket', options: usable, hint: 'Where backups go', when: (d) => is(d, 'backup') },
-        { name: 'bucket_id', label: 'Bucket', options: [{ value: '', label: 'any' }, ...usable], hint: 'Only backups in it are verified', when: (d) => is(d, 'verify') },
+        { name: 'bucket_id', label: 'Bucket', options: [{ value: '', label: 'any' }, ...usable], hint: 'Only backups in it are verified', when: (d) => is(d, 'verify', 'test_restore') },
         {
           name: 'mode',
           label: 'Content',

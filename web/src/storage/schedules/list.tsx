@@ -21,7 +21,7 @@ import { exactSpan } from '../spans';
 import { ScheduleForm } from './form';
 import { firstRun, specOf } from './spec';
 
-const kinds: readonly ScheduleKind[] = ['snapshot', 'backup', 'verify'];
+const kinds: readonly ScheduleKind[] = ['snapshot', 'backup', 'verify', 'test_restore'];
 
 const keepText = (s: Pick<Schedule, 'keep' | 'max_age_secs'>) => [s.keep > 0 && `the newest ${count(s.keep)}`, s.max_age_secs > 0 && `for ${exactSpan(s.max_age_secs)}`].filter(Boolean).join(', ') || 'all';
 
@@ -42,7 +42,7 @@ const columnsWith = (names: Names, buckets: readonly Bucket[] | undefined): read
   },
   { id: 'enabled', header: 'State', cell: (s) => (s.enabled ? <Status tone="ok">enabled</Status> : <Status tone="warn" icon="pause">paused</Status>), sort: (s) => (s.enabled ? 'enabled' : 'paused') },
   { id: 'every', header: 'Every', cell: (s) => <span className="nowrap">{exactSpan(s.every_secs)}</span>, sort: (s) => s.every_secs, text: () => '' },
-  { id: 'keep', header: 'Keeps', cell: (s) => (s.kind === 'verify' ? '' : keepText(s)), text: () => '' },
+  { id: 'keep', header: 'Keeps', cell: (s) => (s.kind === 'verify' || s.kind === 'test_restore' ? '' : keepText(s)), text: () => '' },
   { id: 'next', header: 'Next run', cell: (s) => <NextRun at={s.next_at} />, sort: (s) => s.next_at ?? '', text: () => '' },
   {
     id: 'last',

@@ -197,6 +197,8 @@ func (s *server) do(r *wire.Request, progress func(float64)) (wire.Response, err
 		return wire.Response{}, p.discard(r)
 	case wire.Undelete:
 		return p.undelete(r)
+	case wire.Replace:
+		return wire.Response{}, p.replace(r)
 	case wire.Collect:
 		return wire.Response{}, p.collect(r.Volume)
 	case wire.CreateSnapshot:

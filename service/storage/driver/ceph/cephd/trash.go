@@ -136,3 +136,57 @@ func (p *pool) purge(t target) (bool, error) {
 	}
 	return true, p.sign(t.native, t.native, wire.Deleted, parent)
 }
+
+// replace removes an image, and gives its names to another volume. A call that is repeated goes on: the one that is to
+// be removed goes first, and the other one is complete.
+func (p *pool) replace(r *wire.Request) error {
+	t := targetOf(r)
+	if !t.valid() {
+		return noVolume(t.name)
+	}
+	fresh, err := p.look(r.By)
+	if err != nil && reasonOf(err).Reason == wire.NotFound {
+		_, err = p.ready(t) // an earlier call has done this
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	if !is(&fresh, target{r.By, r.By}) {
+		return noVolume(r.By)
+	}
+	switch old, err := p.look(t.name); {
+	case err == nil && !is(&old, t):
+		return taken(t.name)
+	case err == nil:
+		if err := p.replaceable(t.name, &old); err != nil {
+			return err
+		}
+		if err := p.remove(t.name); err != nil {
+			return err
+		}
+	case reasonOf(err).Reason != wire.NotFound:
+		return err
+	}
+	rest := ""
+	if t.chosen() {
+		rest = t.native
+	}
+	if err := p.sign(r.By, t.name, wire.Ready, rest); err != nil {
+		return err
+	}
+	return rbd.GetImage(p.IOContext, r.By).Rename(t.name)
+}
+
+// replaceable refuses an image that something needs.
+func (p *pool) replaceable(name string, image *wire.Image) error {
+	if err := errors.Join(p.watched(name), p.bound(name), p.unkept(name)); err != nil {
+		return err
+	}
+	if image.Snapshots > 0 { // in the trash of snapshots
+		return &wire.Error{
+			Reason: wire.Conflict, Message: "clones of deleted snapshots of the volume need it; flatten or delete them first",
+		}
+	}
+	return nil
+}

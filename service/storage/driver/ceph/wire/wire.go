@@ -89,6 +89,7 @@ const (
 	Collect        Op = "collect"       // removes what nothing needs of a volume that is marked as deleted
 	Discard        Op = "discard"       // Volume goes to the trash, and Ceph's tools keep it for Keep seconds
 	Undelete       Op = "undelete"      // out of the trash, into Volume
+	Replace        Op = "replace"       // Volume by the volume By, which it becomes
 	CreateSnapshot Op = "snap"          // Snapshot of Volume, into Snapshot
 	Snapshot       Op = "snapshot"      // into Snapshot
 	DeleteSnapshot Op = "snap-rm"       // into Leftover the volume to collect, if there is one
@@ -149,6 +150,7 @@ type Request struct {
 	Offset   int64    `json:"offset,omitempty"` // bytes
 	Length   int      `json:"length,omitempty"` // of Data
 	Keep     int64    `json:"keep,omitempty"`   // seconds
+	By       string   `json:"by,omitempty"`     // native name of a volume
 	Data     []byte   `json:"-"`
 	// Snapshots has the names of snapshots by those that users have chosen; of the others both are the same.
 	Snapshots map[string]string `json:"snapshots,omitempty"`
