@@ -246,7 +246,7 @@ func (in *ingest) start(ctx context.Context) {
 	if in.jobs != nil {
 		return
 	}
-	n := workers()
+	n := max(minReaders, workers())
 	in.jobs, in.results = make(chan *job), make(chan *job, n)
 	var all []<-chan error
 	for range n {
@@ -366,6 +366,7 @@ func (in *ingest) collect(ctx context.Context, j *job, ids []blobID) error {
 			in.item.New += int64(j.raw)
 			in.item.Stored += stored
 		}
+		j.sealed = nil // the list of a segment's jobs holds j, and 1 GiB if it held their content
 	}
 	if in.w.progress != nil {
 		in.w.progress(Progress{in.done, in.total, in.item.Read, in.item.New, in.item.Stored})

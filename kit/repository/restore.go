@@ -14,8 +14,8 @@ import (
 const (
 	// batchBytes is how much of an item is restored by one goroutine at a time.
 	batchBytes = 4 << 20
-	// minRestorers are at work even on few processors, since a store may answer slowly.
-	minRestorers = 4
+	// minReaders read ahead even on few processors, since what they read from may answer slowly.
+	minReaders = 4
 	// maxGap is how many bytes are read in vain rather than with one more request.
 	maxGap = 64 << 10
 )
@@ -64,7 +64,7 @@ func (v *Reader) WriteTo(ctx context.Context, w io.WriterAt, o RestoreOptions) e
 		total += bytesOf(first)
 	}
 	var all []<-chan error
-	for range max(minRestorers, workers()) {
+	for range max(minReaders, workers()) {
 		all = append(all, routine.Start(v.r.options.Log, "restore", func() (err error) {
 			defer func() { cancel(cmp.Or(err, errStop)) }() // a panic ends the others as well
 			b := newBatch(v)
