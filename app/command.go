@@ -39,6 +39,14 @@ func Commands() []*cobra.Command {
 // saves much of their time.
 const gcPercent = 400
 
+// spareMemory lets the heap grow to twice its live part only, unless GOGC is set: for services that serve few requests
+// at once, on hosts whose memory is for others.
+func spareMemory() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(100)
+	}
+}
+
 type environKey struct{}
 
 // environOf returns the environment that a command was started with.

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
-	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -83,10 +81,7 @@ bad value stops the start.`,
 			if err != nil {
 				return err
 			}
-			if os.Getenv("GOGC") == "" {
-				// The host's memory is for VMs, and the daemon serves few concurrent requests.
-				debug.SetGCPercent(100)
-			}
+			spareMemory() // it is for VMs
 			environ := environOf(cmd)
 			settings := func() (cfg hypervisor.Config, err error) {
 				err = config.Load(&cfg, hypervisor.EnvPrefix, config.Sources{Flags: cmd.Flags(), Environ: environ})

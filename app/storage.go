@@ -116,6 +116,7 @@ stops the start.`,
 			); err != nil {
 				return err
 			}
+			spareMemory() // blocks of backups are garbage soon
 			return Run(cmd.Context(), []Module{storageModule(cfg, log, nil, logListening(log, "storage"))}, func() {})
 		},
 	}

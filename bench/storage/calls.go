@@ -136,7 +136,8 @@ func calls(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	compare("make an image (a durable job, checked)", all[0], other{"go-ceph", all[1]}, other{"rbd create", commands(all[2])})
+	compare("make an image (a durable job, checked)", all[0],
+		other{"go-ceph", all[1]}, other{"rbd create", commands(all[2])})
 
 	all, err = each(rounds,
 		func(i int) error {

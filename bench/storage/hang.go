@@ -27,7 +27,8 @@ func hang(ctx context.Context, b *bench) error {
 	}
 	defer g.stop()
 	for _, name := range []string{b.lab.Name, sick.Name} {
-		if _, err := g.job("POST", "/rbd-images?cluster="+name, object{"name": "hang", "pool": "rbd", "size_bytes": 1 << 30}); err != nil {
+		image := object{"name": "hang", "pool": "rbd", "size_bytes": 1 << 30}
+		if _, err := g.job("POST", "/rbd-images?cluster="+name, image); err != nil {
 			return err
 		}
 	}

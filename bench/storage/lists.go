@@ -59,7 +59,8 @@ func lists(ctx context.Context, b *bench) error {
 		return err
 	}
 	memory := stop()
-	compare(fmt.Sprintf("discover %d images again", b.images), all[0], other{"rbd ls (names only)", all[1]}, other{"rbd ls -l", all[2][:1]})
+	compare(fmt.Sprintf("discover %d images again", b.images), all[0],
+		other{"rbd ls (names only)", all[1]}, other{"rbd ls -l", all[2][:1]})
 	fmt.Printf("%-46s %.0f MiB with its helper\n", "memory meanwhile", float64(memory)/(1<<20))
 
 	all, err = each(40*b.rounds,

@@ -166,7 +166,8 @@ was read, the volume stays as it is. This takes an admin, a volume without snaps
 			SizeBytes: verb.Given(c, "size", int64(capacity.Count)),
 		}
 		if inPlace {
-			if err := c.Confirm("Put the volume back to the backup "+c.Typed[0]+", and lose what was written since?", yes); err != nil {
+			question := "Put the volume back to the backup " + c.Typed[0] + ", and lose what was written since?"
+			if err := c.Confirm(question, yes); err != nil {
 				return err
 			}
 			spec.InPlace, spec.Confirm = new(true), new(true)

@@ -80,7 +80,8 @@ directory.`
 	s := commands{verb.NewSession(env, &api)}
 	s.AddFlags(cmd)
 	cmd.AddCommand(
-		s.volumes(), s.snapshots(), s.trash(), s.images(), s.groups(), s.buckets(), s.backups(), s.schedules(), s.dr(), s.policies(),
+		s.volumes(), s.snapshots(), s.trash(), s.images(), s.groups(), s.buckets(), s.backups(), s.schedules(), s.dr(),
+		s.policies(),
 		s.tenants(), s.backends(), s.clusters(), s.nodes(), s.osds(), s.pools(), s.jobs(), s.alerts(), s.capacity(),
 		s.maintenance(), s.events(), s.audit(), s.preflight(), s.version(), s.health(),
 	)

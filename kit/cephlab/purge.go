@@ -24,8 +24,8 @@ func own(name string) bool {
 		strings.Contains(name, begun)
 }
 
-// Purge stops the cluster and removes it with all data. What else is in its folder stays, and its names are returned. If
-// something is mounted below the folder, it is a fault of kind Conflict, and nothing is removed.
+// Purge stops the cluster and removes it with all data. What else is in its folder stays, and its names are returned.
+// If something is mounted below the folder, it is a fault of kind Conflict, and nothing is removed.
 func (l *Lab) Purge(ctx context.Context) (kept []string, err error) {
 	unlock, err := lock(l.Dir)
 	if err != nil {

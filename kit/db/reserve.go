@@ -21,8 +21,8 @@ const (
 	reserveEvery = time.Second
 )
 
-// reserve is a file beside an SQLite file that only takes room. When the disk is full, it is removed, so that what makes
-// room elsewhere, such as the deletion of something, can be stored.
+// reserve is a file beside an SQLite file that only takes room. When the disk is full, it is removed, so that what
+// makes room elsewhere, such as the deletion of something, can be stored.
 //
 //	held ── the disk is full: release ──► gone ── there is room again ──► held
 type reserve struct {
@@ -61,7 +61,7 @@ func (r *reserve) renew() bool {
 	}
 	var room unix.Statfs_t
 	if err := unix.Statfs(r.path[:len(r.path)-len("-reserve")], &room); err != nil ||
-		int64(room.Bavail)*int64(room.Bsize) < reserveFrom { //nolint:gosec,unconvert // file systems are smaller; types differ by system
+		int64(room.Bavail)*int64(room.Bsize) < reserveFrom { //nolint:gosec,unconvert // types differ by system
 		return false
 	}
 	r.held = r.fill() == nil

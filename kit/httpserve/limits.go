@@ -26,8 +26,8 @@ const (
 	maxStreams         = 2048
 )
 
-// Limits on requests that wait for something, such as the end of a job. A service that acts for many waits for more than
-// a person does.
+// Limits on requests that wait for something, such as the end of a job. A service that acts for many waits for more
+// than a person does.
 const (
 	maxWaitsOfCaller = 256
 	maxWaits         = 2048
@@ -127,8 +127,8 @@ func ReserveStream(r *http.Request) error {
 }
 
 // BeginWait counts the request of a context as one that waits for something, for at most limit, until end is called. It
-// returns a fault if too many do. Otherwise, one caller could have all requests wait, and nobody else would be served. A
-// limit of zero does not wait.
+// returns a fault if too many do. Otherwise, one caller could have all requests wait, and nobody else would be served.
+// A limit of zero does not wait.
 func BeginWait(ctx context.Context, limit time.Duration) (end func(), err error) {
 	x := exchangeOf(ctx)
 	if x == nil || x.waits == nil || limit <= 0 {

@@ -54,7 +54,8 @@ func (m *Manager) connect(ctx context.Context, id, below string) (store.Store, e
 
 // unavailable returns the fault for a bucket or a repository that cannot be opened.
 func unavailable(err error) error {
-	if fault.Is(err, fault.StorageFailed) || fault.Is(err, fault.Denied) || fault.From(err).PublicCode() == "backup_damaged" {
+	if fault.Is(err, fault.StorageFailed) || fault.Is(err, fault.Denied) ||
+		fault.From(err).PublicCode() == "backup_damaged" {
 		return err
 	}
 	return fault.Wrap(fault.Unavailable, err, "the backups in the bucket cannot be reached: %s", fault.From(err).Message)

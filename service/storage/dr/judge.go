@@ -157,12 +157,12 @@ func journalBlocker(v *View, replayed bool) string {
 	return ""
 }
 
-// orphaned reports whether the volume is primary at neither site although this one was until lately: its demotion was not
-// completed, so that the other one cannot take over.
+// orphaned reports whether the volume is primary at neither site although this one was until lately: its demotion was
+// not completed, so that the other one cannot take over.
 func (v *View) orphaned() bool {
 	last, ok := newest(&v.Here)
-	return ok && v.Here.Mode == driver.BySnapshots && v.There != nil && !v.Here.Primary && !v.There.Primary && last.Of == 0 &&
-		!last.Demoted && descends(v.There, &v.Here)
+	return ok && v.Here.Mode == driver.BySnapshots && v.There != nil && !v.Here.Primary && !v.There.Primary &&
+		last.Of == 0 && !last.Demoted && descends(v.There, &v.Here)
 }
 
 // swapped is the view of the other site.

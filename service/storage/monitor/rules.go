@@ -65,7 +65,8 @@ const limited = `SELECT tenant || ':' || name AS subject, tenant AS org_id, '' A
 	CAST(used AS TEXT) || ' of its limit of ' || CAST(most AS TEXT) || ' ' || name AS message, '{"limit": "' || name ||
 	'", "used": ' || CAST(used AS TEXT) || ', "max": ' || CAST(most AS TEXT) || '}' AS evidence FROM
 	(SELECT t.name AS tenant, 'volumes' AS name, t.max_volumes AS most, (SELECT COUNT(*) FROM volumes v
-		WHERE v.tenant = t.name AND (v.deleted_at IS NULL OR v.purge_at IS NOT NULL) AND NOT v.foreign_made) AS used FROM tenants t
+		WHERE v.tenant = t.name AND (v.deleted_at IS NULL OR v.purge_at IS NOT NULL) AND NOT v.foreign_made) AS used
+		FROM tenants t
 	UNION ALL SELECT t.name, 'bytes', t.max_bytes, (SELECT CAST(COALESCE(SUM(v.size_bytes), 0) AS BIGINT) FROM volumes v
 		WHERE v.tenant = t.name AND (v.deleted_at IS NULL OR v.purge_at IS NOT NULL) AND NOT v.foreign_made) FROM tenants t
 	UNION ALL SELECT t.name, 'snapshots', t.max_snapshots, (SELECT COUNT(*) FROM snapshots s

@@ -181,8 +181,8 @@ func (s *Store) SaveBackup(ctx context.Context, b *Backup) error {
 
 func saveBackup(ctx context.Context, tx *db.Tx, b *Backup) error {
 	_, err := tx.Exec(ctx, `UPDATE backups SET state = ?, incremental = ?, full_reason = ?, parent = ?, size_bytes = ?,
-		stored_bytes = ?, checksum = ?, consistency = ?, repository_id = ?, base = ?, base_id = ?, last_error = ?, finished_at = ?
-		WHERE id = ?`, b.State, b.Incremental, b.FullReason, b.Parent, b.Size, b.Stored, b.Checksum, b.Consistency,
+		stored_bytes = ?, checksum = ?, consistency = ?, repository_id = ?, base = ?, base_id = ?, last_error = ?,
+		finished_at = ? WHERE id = ?`, b.State, b.Incremental, b.FullReason, b.Parent, b.Size, b.Stored, b.Checksum, b.Consistency,
 		b.RepositoryID, b.Base, b.BaseID, b.LastError, b.FinishedAt, b.ID)
 	return err
 }
@@ -485,7 +485,8 @@ func (s *Store) RestoreInPlace(ctx context.Context, id string, begin Begin) (v V
 		case v.Size < b.Size:
 			return fault.New(fault.Conflict, "the volume has %d bytes, and the backup %d; expand the volume first", v.Size, b.Size)
 		}
-		if err := errors.Join(place.Backend.Writable(), unkept(ctx, tx, &v), ungrouped(ctx, tx, &v), unmirrored(ctx, tx, &v)); err != nil {
+		err = errors.Join(place.Backend.Writable(), unkept(ctx, tx, &v), ungrouped(ctx, tx, &v), unmirrored(ctx, tx, &v))
+		if err != nil {
 			return err
 		}
 		v.State, v.LastError = next, ""

@@ -23,8 +23,8 @@ func New(d *db.DB, log *audit.Log, now func() time.Time) *Store {
 	return &Store{db: d, audit: log, now: now}
 }
 
-// update runs fn in a transaction, as db.Update does. What fn has found to be free may be taken a moment later by another
-// replica, so that a unique index refuses it: then fn looks again.
+// update runs fn in a transaction, as db.Update does. What fn has found to be free may be taken a moment later by
+// another replica, so that a unique index refuses it: then fn looks again.
 func (s *Store) update(ctx context.Context, fn func(tx *db.Tx) error) error {
 	err := s.db.Update(ctx, fn)
 	if db.IsUnique(err) {

@@ -509,8 +509,8 @@ func unkept(ctx context.Context, tx *db.Tx, v *Volume) error {
 func (s *Store) save(ctx context.Context, tx *db.Tx, v *Volume) error {
 	v.UpdatedAt = db.At(s.now())
 	_, err := tx.Exec(ctx, `UPDATE volumes SET state = ?, health = ?, size_bytes = ?, used_bytes = ?, enforced = ?,
-		last_error = ?, updated_at = ?, seen_at = ?, deleted_at = ?, parent = ?, iops = ?, bps = ?, pool_id = ?, source_id = ?,
-		purge_at = ?, deleted_by = ? WHERE id = ?`,
+		last_error = ?, updated_at = ?, seen_at = ?, deleted_at = ?, parent = ?, iops = ?, bps = ?, pool_id = ?,
+		source_id = ?, purge_at = ?, deleted_by = ? WHERE id = ?`,
 		v.State, v.Health, v.Size, v.Used, v.Enforced, v.LastError, v.UpdatedAt, v.SeenAt, v.DeletedAt, v.Parent, v.IOPS,
 		v.BPS, v.PoolID, v.SourceID, v.PurgeAt, v.DeletedBy, v.ID)
 	return err

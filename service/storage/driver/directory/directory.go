@@ -84,7 +84,10 @@ func open(folder, id string) (_ *Driver, err error) {
 	for _, sub := range []struct {
 		name string
 		mode fs.FileMode
-	}{{volumesFolder, 0o711}, {snapshotsFolder, 0o700}, {incomingFolder, 0o700}, {trashFolder, 0o700}, {deletedFolder, 0o700}} {
+	}{
+		{volumesFolder, 0o711}, {snapshotsFolder, 0o700}, {incomingFolder, 0o700}, {trashFolder, 0o700},
+		{deletedFolder, 0o700},
+	} {
 		// On a full file system, volumes can be deleted without those of its folders that earlier versions lack.
 		err := root.Mkdir(sub.name, sub.mode)
 		if err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.ENOSPC) {
@@ -133,7 +136,8 @@ func identify(path string) (string, error) {
 const maxID = 4 << 10
 
 func readID(path string) (string, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) //nolint:gosec // the operator names the folder
+	//nolint:gosec // the operator names the folder
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return "", err
 	}
@@ -164,8 +168,8 @@ func (d *Driver) Capabilities() driver.Capabilities {
 	return driver.Capabilities{Block: true, File: true, Snapshots: true, Clone: true, Expansion: true}
 }
 
-// same returns a fault of kind Conflict unless the folder is still the one that was opened: its file system may have been
-// unmounted, or another one mounted over it, and what is done in the folder that is open would be lost.
+// same returns a fault of kind Conflict unless the folder is still the one that was opened: its file system may have
+// been unmounted, or another one mounted over it, and what is done in the folder that is open would be lost.
 func (d *Driver) same() error {
 	now, err := os.Stat(d.path)
 	held, heldErr := d.root.Stat(".")

@@ -83,8 +83,8 @@ func (d *Driver) open(s shelf, n driver.Name) (folder *os.Root, about descriptio
 	return folder, about, nil
 }
 
-// data describes the data of a block volume or of a snapshot of one. What others have put in its place, or cut off, is a
-// fault.
+// data describes the data of a block volume or of a snapshot of one. What others have put in its place, or cut off, is
+// a fault.
 func (about *description) data(folder *os.Root) (fs.FileInfo, error) {
 	info, err := folder.Lstat(dataFile)
 	switch {

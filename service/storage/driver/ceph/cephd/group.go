@@ -95,8 +95,8 @@ func (s *server) snapshotGroup(p *pool, r *wire.Request) error {
 	return rbd.GroupSnapCreate(p.IOContext, r.Group, r.Snapshot)
 }
 
-// members returns which volumes of a group are in the group of the storage, as POOL/IMAGE. That others have added images
-// there is a conflict: a snapshot would hold them, too, and put them back.
+// members returns which volumes of a group are in the group of the storage, as POOL/IMAGE. That others have added
+// images there is a conflict: a snapshot would hold them, too, and put them back.
 func (s *server) members(p *pool, r *wire.Request) (map[string]bool, error) {
 	known := map[string]bool{}
 	for _, m := range r.Members {

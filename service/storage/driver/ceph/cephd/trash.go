@@ -16,7 +16,7 @@ import (
 // step can be repeated: librbd continues a move that was broken off when it is asked by the same name.
 func (p *pool) discard(r *wire.Request) error {
 	t := targetOf(r)
-	image, err := p.ready(t)
+	_, err := p.ready(t)
 	switch {
 	case err == nil:
 		if err := errors.Join(p.watched(t.name), p.bound(t.name)); err != nil {
@@ -35,7 +35,7 @@ func (p *pool) discard(r *wire.Request) error {
 		return err
 	default:
 		// An earlier attempt may have renamed it. One that is marked as deleted must not come back.
-		if image, err = p.look(t.native); err == nil && image.State == wire.Deleted {
+		if image, err := p.look(t.native); err == nil && image.State == wire.Deleted {
 			return noVolume(t.name)
 		}
 	}
