@@ -88,7 +88,7 @@ export function Backends() {
             { name: 'name', label: 'Name', hint: 'Unique. Policies name it' },
             { name: 'backend_type', label: 'Type', hint: 'nfs is a folder of the gateway’s host, such as a mounted export' },
             { name: 'mode', label: 'Mode', hint: 'What is read only is shown, and never changed' },
-            { name: 'connection_ref', label: 'Entry of the settings', hint: 'Of ceph-clusters or directories. Empty: the one with the backend’s name' },
+            { name: 'connection_ref', label: 'Entry of the settings', hint: 'Of ceph-clusters, directories, zfs-datasets, kubernetes-clusters or inventories. Empty: the one with the backend’s name' },
           ]}
           values={{ backend_type: 'ceph', mode: 'external' }}
           action="Add the backend"
