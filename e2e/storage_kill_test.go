@@ -135,7 +135,7 @@ func (s *storageGateway) settled() {
 			return
 		}
 		if time.Now().After(deadline) {
-			s.Fatalf("%d jobs do not end, for example %+v", len(left), left[0])
+			s.Fatalf("%d jobs do not end: %+v", len(left), left)
 		}
 	}
 }

@@ -4,6 +4,7 @@ package storage_test
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -114,5 +115,48 @@ func (tr *tour) strangerInGroup(cluster *cephtest.Cluster, of, group string) {
 		if sn.Name == "three" {
 			tr.done(tr.call("DELETE", of+"/snapshots/"+sn.Id, tr.admin, nil), tr.admin)
 		}
+	}
+}
+
+// Librbd's locks of the images would make two that are taken at once wait for each other without end.
+func TestSnapshotsOfAGroupAreTakenOneAfterAnother(t *testing.T) {
+	t.Parallel()
+	g, _ := inCeph(t)
+	tr := &tour{g, map[string]int{}}
+	var ids []string
+	for _, name := range []string{"data", "log", "index"} {
+		ids = append(ids, tr.done(tr.call("POST", "/volumes", tr.admin, object{"name": name, "size_bytes": 4 * mib, "policy": "prod"}), tr.admin))
+	}
+	group := contracttest.As[storageapi.VolumeGroup](
+		tr.call("POST", "/volume-groups", tr.admin, object{"name": "db", "volume_ids": ids}).Want(201))
+	of := "/volume-groups/" + group.Id
+	const n = 8
+	var last answer
+	for i := range n {
+		next := tr.call("POST", of+"/snapshots", tr.admin, object{"name": fmt.Sprint("s", i)})
+		if i > 0 {
+			if next.Status == 409 {
+				next.Refused(409, "CONFLICT", "")
+			}
+			tr.done(last, tr.admin)
+		}
+		if next.Status == 409 {
+			next = tr.call("POST", of+"/snapshots", tr.admin, object{"name": fmt.Sprint("s", i)})
+		}
+		last = next
+	}
+	tr.done(last, tr.admin)
+	var gone []answer
+	for _, sn := range contracttest.As[[]storageapi.GroupSnapshot](tr.call("GET", of+"/snapshots", tr.admin, nil).Want(200)) {
+		if sn.State != "ready" {
+			t.Errorf("%+v", sn)
+		}
+		gone = append(gone, tr.call("DELETE", of+"/snapshots/"+sn.Id, tr.admin, nil))
+	}
+	for _, g := range gone {
+		tr.done(g, tr.admin)
+	}
+	if len(gone) != n {
+		t.Errorf("%d snapshots, not %d", len(gone), n)
 	}
 }

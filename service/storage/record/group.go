@@ -264,6 +264,9 @@ func (s *Store) SnapshotGroup(
 		if err != nil {
 			return err
 		}
+		if err := untaken(ctx, tx, &g); err != nil {
+			return err
+		}
 		for _, id := range g.Volumes {
 			v, err := volumeIn(ctx, tx, id, "")
 			if err == nil {
@@ -295,6 +298,18 @@ func (s *Store) SnapshotGroup(
 		err = fault.New(fault.Conflict, "the group has a snapshot named %s already", name).WithField("name")
 	}
 	return sn, j, err
+}
+
+// untaken returns a fault of kind Conflict if a snapshot of the group is being taken. Two at once would wait for each
+// other without end: librbd takes the locks of all images, one after another, and lets nobody else have those it has.
+func untaken(ctx context.Context, tx *db.Tx, g *Group) error {
+	var others []GroupSnapshot
+	err := tx.Select(ctx, &others, "SELECT * FROM group_snapshots WHERE group_id = ? AND state = ? LIMIT 1", g.ID,
+		state.SnapshotCreating)
+	if err == nil && len(others) > 0 {
+		err = fault.New(fault.Conflict, "the snapshot %s of the group is being taken; wait for its end", others[0].Name)
+	}
+	return err
 }
 
 // EndGroupSnapshot stores how the taking of a snapshot ended.
