@@ -312,6 +312,9 @@ func TestAStorageGatewayThatIsKilledAtAnyMomentLosesAndLeavesNothing(t *testing.
 	kinds := map[string]int{}
 	for _, j := range storageAll[storageapi.Job](s, "/jobs?limit=1000") {
 		kinds[j.Kind+" "+string(j.State)]++
+		if j.Error != nil {
+			t.Logf("%s %s after %d tries: %s", j.Kind, j.State, j.Attempt, j.Error.Message)
+		}
 	}
 	t.Logf("%d kills, %d jobs: %v", kills, begun, kinds)
 	s.compared()

@@ -26,6 +26,8 @@ const (
 	// it may be.
 	workWithin = 6 * time.Hour
 	silentFor  = 10 * time.Minute
+	// lockedFor is how long the locks and watches of a client last that was killed.
+	lockedFor = 30 * time.Second
 	// atOnce is how many calls are under way at once. Their requests fit into a pipe.
 	atOnce = 32
 	// worksAtOnce is how many images are worked on at once.
@@ -303,7 +305,11 @@ func (d *Driver) call(ctx context.Context, r wire.Request) (wire.Response, error
 	if err != nil {
 		return wire.Response{}, d.judgeStart(ctx, err)
 	}
-	answer, err := d.ask(ctx, h, r, d.cfg.Within, nil)
+	within := d.cfg.Within
+	if locks[r.Op] {
+		within += lockedFor
+	}
+	answer, err := d.ask(ctx, h, r, within, nil)
 	if err != nil {
 		return wire.Response{}, d.judge(ctx, err)
 	}
@@ -448,6 +454,13 @@ func (d *Driver) ours() []string {
 		all = append(all, d.helper.welcome.Address)
 	}
 	return all
+}
+
+// locks are the short requests that take the lock of an image. They may have to wait for that of a client that was
+// killed, which says nothing about the cluster: if that hangs, other requests find out.
+var locks = map[wire.Op]bool{
+	wire.CreateVolume: true, wire.ExpandVolume: true, wire.DeleteVolume: true, wire.Discard: true, wire.Undelete: true,
+	wire.CreateSnapshot: true, wire.DeleteSnapshot: true, wire.CloneSnapshot: true, wire.Limit: true,
 }
 
 // endless are the requests that tell nothing until they are done, however large an image is.

@@ -186,6 +186,7 @@ func TestTheDriverOnARealCluster(t *testing.T) {
 		{"the helper is killed in the middle of calls", helperKilled},
 		{"a helper that is killed while it reads", helperKilledWhileReading},
 		{"the helper dies with the gateway's end of the pipe", helperEnds},
+		{"the helper that ends in the middle of calls is shut out", helperEndsAtWork},
 		{"a monitor that is stopped", monitorStopped},
 		{"an OSD that is stopped", osdStopped},
 	} {
@@ -786,6 +787,28 @@ func helperEnds(t *testing.T, s *site) {
 	s.alone(t, 0)
 	if _, err := d.Inspect(t.Context()); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("after Close: %v", err)
+	}
+}
+
+// helperEndsAtWork ends the input of a helper that is at work, as the end of the gateway does: nothing looks open then.
+func helperEndsAtWork(t *testing.T, s *site) {
+	d := s.open(t)
+	n := s.volume(t, d)
+	s.alone(t, 1)
+	before := s.ceph(t, "osd", "blocklist", "ls")
+	s.Signal(t, "ceph-osd", syscall.SIGSTOP)
+	defer s.Signal(t, "ceph-osd", syscall.SIGCONT)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := d.DeleteVolume(ctx, n); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("%v", err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	s.alone(t, 0)
+	if after := s.ceph(t, "osd", "blocklist", "ls"); strings.Count(after, "127.0.0.1:0/") <= strings.Count(before, "127.0.0.1:0/") {
+		t.Errorf("the helper is not shut out: %s", after)
 	}
 }
 

@@ -54,7 +54,8 @@ func start(ctx context.Context, program string, hello wire.Hello, log *slog.Logg
 	cmd.Dir = "/"
 	// Nothing of the gateway's environment matters to librados, and it may hold secrets.
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	// It ends with its input, also if this process is killed.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -230,8 +231,8 @@ func (h *helper) send(r wire.Request, within time.Duration, told func(float64)) 
 	return c, nil
 }
 
-// closeWithin is how long a process may take to end with its input.
-const closeWithin = 2 * time.Second
+// closeWithin is how long a process may take to end with its input: longer than the cluster may take to shut it out.
+const closeWithin = 6 * time.Second
 
 // close ends the process, and what it is still asked for.
 func (h *helper) close() {

@@ -38,7 +38,8 @@
 //     that the pool's index names.
 //   - Requests for the same image or snapshot run one after the other, so that a request whose caller
 //     has given up ends before the next one sees the image.
-//   - It ends at once when its input ends, whatever librados waits for.
+//   - It ends when its input ends, whatever librados waits for. If requests are under way then, it first has the cluster
+//     shut it out: otherwise the locks and watches that it leaves would last for half a minute.
 //   - The key is neither logged nor in errors, and other users' debuggers do not see this process.
 package cephd
 
@@ -47,6 +48,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -82,8 +84,18 @@ func Run(in io.Reader, out io.Writer) error {
 		return err
 	}
 	requests := make(chan wire.Request)
+	var serving atomic.Pointer[server]
+	var underWay atomic.Int64 // requests
 	// While librados connects, the end of the input must be seen, too.
-	go func() { _ = routine.Run(nil, "requests of the gateway", func() { read(in, requests) }) }()
+	go func() {
+		defer os.Exit(0) // calls of librados cannot be broken off
+		_ = routine.Run(nil, "requests of the gateway", func() {
+			read(in, requests, &underWay)
+			if s := serving.Load(); s != nil && underWay.Load() > 0 {
+				s.leave()
+			}
+		})
+	}()
 	c, err := connect(hello)
 	if err != nil {
 		return errors.Join(wire.Send(out, &wire.Welcome{Error: reasonOf(err)}))
@@ -93,21 +105,33 @@ func Run(in io.Reader, out io.Writer) error {
 	}
 	s := &server{cluster: c, slots: make(chan struct{}, atOnce), out: out}
 	s.turns.busy = map[string]chan struct{}{}
+	serving.Store(s)
 	for r := range requests {
-		go func() { _ = routine.Run(nil, "request of the gateway", func() { s.answer(r) }) }()
+		go func() { _ = routine.Run(nil, "request of the gateway", func() {
+			defer underWay.Add(-1)
+			s.answer(r)
+		}) }()
 	}
 	return nil
 }
 
-// read passes requests on. At the end of the input it ends the process: calls of librados cannot be
-// broken off.
-func read(in io.Reader, to chan<- wire.Request) {
-	defer os.Exit(0)
+// leaveWithin is how long the cluster may take to shut a process out that ends with requests under way.
+const leaveWithin = 5 * time.Second
+
+// leave has the cluster shut this process out.
+func (s *server) leave() {
+	time.AfterFunc(leaveWithin, func() { os.Exit(1) })
+	_ = s.fence(s.address) // it ends anyway
+}
+
+// read passes requests on until the end of the input, and counts them.
+func read(in io.Reader, to chan<- wire.Request, count *atomic.Int64) {
 	for {
 		var r wire.Request
 		if wire.Receive(in, &r) != nil {
 			return
 		}
+		count.Add(1)
 		to <- r
 	}
 }
