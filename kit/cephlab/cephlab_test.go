@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/mainstay-infra/mainstay/kit/cephlab"
+	"github.com/mainstay-infra/mainstay/kit/durable"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/require"
 )
@@ -91,6 +92,10 @@ func TestAClusterComesBack(t *testing.T) {
 			l.Kill()
 		}
 	})
+	// The first start was killed before it had written anything whole.
+	if err := os.WriteFile(filepath.Join(dir, ".lab.json-0"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, step := range []string{"monitor is made", "osd.0 is made", "OSDs start", "object gateway starts"} {
 		killedAt(t, dir, step)
 	}
@@ -129,9 +134,11 @@ func TestAClusterComesBack(t *testing.T) {
 	if out, err := l.Run(t.Context(), nil, "rbd", "ls", "rbd"); err != nil || out != "kept" {
 		t.Errorf("%q, %v", out, err)
 	}
-	// What others have put there stays.
-	if err := os.WriteFile(filepath.Join(dir, "mine"), []byte("mine"), 0o600); err != nil {
-		t.Fatal(err)
+	// What others have put there stays, and what a start that was killed was writing goes.
+	for _, name := range []string{"mine", durable.TempPrefix + "1"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("mine"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if kept, err := l.Purge(t.Context()); err != nil || !slices.Equal(kept, []string{"mine"}) {
 		t.Errorf("%v, %v", kept, err)

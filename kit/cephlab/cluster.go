@@ -91,7 +91,7 @@ func ownFolder(dir string) error {
 		switch name := e.Name(); {
 		case name == recordFile:
 			return nil
-		case name != lockFile && !strings.HasPrefix(name, "."+recordFile):
+		case name != lockFile && !unfinished(name):
 			other = name
 		}
 	}

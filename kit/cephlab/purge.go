@@ -14,14 +14,22 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/mainstay-infra/mainstay/kit/durable"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
+// made are the names of what a cluster makes in its folder, but for those of its OSDs.
+var made = []string{recordFile, lockFile, readyFile, confFile, keyringFile, accessFile, "mon", "mgr", "log", "run"}
+
 // own reports whether a cluster made what has this name in its folder.
 func own(name string) bool {
-	files := []string{recordFile, lockFile, readyFile, confFile, keyringFile, accessFile, "mon", "mgr", "log", "run"}
-	return slices.Contains(files, name) || strings.HasPrefix(name, "osd.") || strings.HasPrefix(name, "."+recordFile) ||
-		strings.Contains(name, begun)
+	return slices.Contains(made, name) || strings.HasPrefix(name, "osd.") || strings.Contains(name, begun) || unfinished(name)
+}
+
+// unfinished reports whether it is a file's that a process was writing by package durable when it was killed.
+func unfinished(name string) bool {
+	return strings.HasPrefix(name, durable.TempPrefix) ||
+		slices.ContainsFunc(made, func(file string) bool { return strings.HasPrefix(name, "."+file+"-") })
 }
 
 // Purge stops the cluster and removes it with all data. What else is in its folder stays, and its names are returned.
