@@ -23,7 +23,8 @@ var made = []string{recordFile, lockFile, readyFile, confFile, keyringFile, acce
 
 // own reports whether a cluster made what has this name in its folder.
 func own(name string) bool {
-	return slices.Contains(made, name) || strings.HasPrefix(name, "osd.") || strings.Contains(name, begun) || unfinished(name)
+	return slices.Contains(made, name) || strings.HasPrefix(name, "osd.") || strings.Contains(name, begun) ||
+		unfinished(name)
 }
 
 // unfinished reports whether it is a file's that a process was writing by package durable when it was killed.

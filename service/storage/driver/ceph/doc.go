@@ -24,9 +24,9 @@
 //	(none) --first call--> starting --welcome--> serving --call unanswered, or its end--> (none)
 //
 // A helper that leaves a call unanswered for Config.Within is killed, for half a minute longer if the call takes the
-// lock of an image, since somebody who was killed may have it. All its calls fail as unavailable, and the breaker opens:
-// calls fail at once for five seconds, then one is let through, and if it is not answered either, the wait doubles up
-// to a minute. A caller who gives up earlier gets an
+// lock of an image, since somebody who was killed may have it. All its calls fail as unavailable, and the breaker
+// opens: calls fail at once for five seconds, then one is let through, and if it is not answered either, the wait
+// doubles up to a minute. A caller who gives up earlier gets an
 // error at once and ends nothing: the call goes on, and the next one for the same volume waits for it.
 // The address of a killed helper is shut out by the cluster (blocklist) before the next call, so that
 // nothing it has sent still happens and its watches are gone. If the gateway is killed, its helpers have

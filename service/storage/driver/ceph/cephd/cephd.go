@@ -107,10 +107,12 @@ func Run(in io.Reader, out io.Writer) error {
 	s.turns.busy = map[string]chan struct{}{}
 	serving.Store(s)
 	for r := range requests {
-		go func() { _ = routine.Run(nil, "request of the gateway", func() {
-			defer underWay.Add(-1)
-			s.answer(r)
-		}) }()
+		go func() {
+			_ = routine.Run(nil, "request of the gateway", func() {
+				defer underWay.Add(-1)
+				s.answer(r)
+			})
+		}()
 	}
 	return nil
 }
