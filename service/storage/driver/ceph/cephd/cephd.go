@@ -38,8 +38,8 @@
 //     that the pool's index names.
 //   - Requests for the same image or snapshot run one after the other, so that a request whose caller
 //     has given up ends before the next one sees the image.
-//   - It ends when its input ends, whatever librados waits for. If requests are under way then, it first has the cluster
-//     shut it out: otherwise the locks and watches that it leaves would last for half a minute.
+//   - It ends when its input ends, whatever librados waits for. If requests are under way then, it first has the
+//     cluster shut it out: otherwise the locks and watches that it leaves would last for half a minute.
 //   - The key is neither logged nor in errors, and other users' debuggers do not see this process.
 package cephd
 
