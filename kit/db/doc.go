@@ -18,10 +18,11 @@
 //     the file, so no other process can change what a service caches.
 //   - Reads (Get, Select on DB) see committed data only and never wait for the
 //     writer.
-//   - A failed write is a fault of kind StorageFailed, so callers see 507 and
-//     know that nothing was written.
-//   - Beside an SQLite file, 4 MiB are kept in reserve. When the disk is full, they are given up, so
-//     that deletions can be stored (Low).
+//   - A write that the database refuses is a fault of kind StorageFailed, so callers see 507 and know that nothing was
+//     written. If the database cannot be reached, it is one of kind Unavailable (503) with the code CodeUnavailable; its
+//     message says so if the change may have been stored all the same.
+//   - When the disk of an SQLite file is full, deletions can be stored all the same, if the service keeps a reserve
+//     (Config.Reserve, Low).
 //
 // Batcher lets concurrent callers share one commit, which makes durable writes cheap under load.
 package db

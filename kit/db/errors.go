@@ -3,8 +3,12 @@ package db
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
+	"io"
+	"net"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"modernc.org/sqlite"
@@ -54,8 +58,12 @@ func writeFault(err error) error {
 		return err
 	}
 	if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) {
-		switch pg.Code[:2] {
-		case "53", "25", "57", "58": // resources, read-only, operator intervention, system error
+		switch {
+		case pg.Code == "53100": // disk_full
+			return diskFull(err)
+		case pg.Code[:2] == "53", pg.Code[:2] == "57": // insufficient resources, operator intervention
+			return unavailable(err)
+		case pg.Code[:2] == "25", pg.Code[:2] == "58": // read-only, system error
 			return fault.Wrap(fault.StorageFailed, err, "the database refused the write; nothing was stored")
 		}
 		return err
@@ -63,9 +71,7 @@ func writeFault(err error) error {
 	if lite := (*sqlite.Error)(nil); errors.As(err, &lite) {
 		switch lite.Code() & 0xff {
 		case sqlite3.SQLITE_FULL:
-			return fault.Wrap(
-				fault.StorageFailed, err, "the disk is full; nothing was stored. Make room and try again",
-			).WithCode("storage_full")
+			return diskFull(err)
 		case sqlite3.SQLITE_IOERR,
 			sqlite3.SQLITE_READONLY,
 			sqlite3.SQLITE_CANTOPEN,
@@ -80,23 +86,55 @@ func writeFault(err error) error {
 		return err
 	}
 	// Anything else is a broken connection.
-	return fault.Wrap(fault.StorageFailed, err, "the database cannot be reached; nothing was stored")
+	return unavailable(err)
 }
+
+func diskFull(err error) error {
+	return fault.Wrap(
+		fault.StorageFailed, err, "the disk is full; nothing was stored. Make room and try again",
+	).WithCode("storage_full")
+}
+
+// CodeUnavailable is the code of the faults of kind Unavailable that say that a database cannot be reached.
+const CodeUnavailable = "database_unavailable"
+
+func unavailable(err error) error {
+	return fault.Wrap(fault.Unavailable, err, "the database cannot be reached; nothing was stored. Try again").
+		WithCode(CodeUnavailable).WithRetryAfter(time.Second)
+}
+
+// commitFault is writeFault for the error of a commit. If the connection broke, PostgreSQL may have done it.
+func commitFault(err error) error {
+	err = writeFault(err)
+	if f := (*fault.Error)(nil); errors.As(err, &f) && f.Code == CodeUnavailable {
+		return fault.Wrap(fault.Unavailable, err,
+			"the database went away while it stored the change; look whether it did, before you try again").
+			WithCode(CodeUnavailable).WithRetryAfter(time.Second)
+	}
+	return err
+}
+
+// isFull reports whether a write has failed because the disk is full.
+func isFull(err error) bool { return err != nil && fault.From(err).Code == "storage_full" }
 
 func readFault(err error) error {
 	if badText(err) {
 		return badTextFault(err)
 	}
-	var pg *pgconn.PgError
-	var lite *sqlite.Error
-	if err == nil || errors.Is(err, sql.ErrNoRows) ||
-		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
-		errors.As(err, &pg) || errors.As(err, &lite) ||
-		errors.Is(err, sql.ErrTxDone) {
+	if err == nil || errors.Is(err, sql.ErrNoRows) || errors.Is(err, context.Canceled) ||
+		errors.Is(err, context.DeadlineExceeded) || !isAway(err) {
 		return err
 	}
-	if connect := (*pgconn.ConnectError)(nil); errors.As(err, &connect) {
-		return fault.Wrap(fault.Unavailable, err, "the database cannot be reached")
+	return fault.Wrap(fault.Unavailable, err, "the database cannot be reached; try again").
+		WithCode(CodeUnavailable).WithRetryAfter(time.Second)
+}
+
+// isAway reports whether PostgreSQL could not be asked, or did not finish its answer.
+func isAway(err error) bool {
+	if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) {
+		return pg.Code[:2] == "53" || pg.Code[:2] == "57"
 	}
-	return err
+	connect, network := (*pgconn.ConnectError)(nil), net.Error(nil)
+	return errors.As(err, &connect) || errors.As(err, &network) || errors.Is(err, driver.ErrBadConn) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }

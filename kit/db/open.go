@@ -19,6 +19,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/reserve"
 )
 
 // Engine is the database engine behind a DB.
@@ -51,6 +52,9 @@ type Config struct {
 	CacheKiB int
 	// MaxConns limits the connections to PostgreSQL (0 means 16) or the SQLite readers (0 means 4).
 	MaxConns int
+	// Reserve is how many bytes of disk are kept beside the SQLite file, so that deletions can be stored when the disk is
+	// full (0 means none). A service that sets it refuses other changes while the database is Low.
+	Reserve int64
 }
 
 // DB is an open database. It is safe for concurrent use.
@@ -62,7 +66,7 @@ type DB struct {
 	reader *liteReader
 	lock   *os.File
 
-	reserve *reserve // nil: it is PostgreSQL
+	reserve *reserve.File // nil without Config.Reserve and on PostgreSQL
 }
 
 // Open opens or creates the database. Faults name the setting "database".
@@ -103,19 +107,32 @@ func (d *DB) Ping(ctx context.Context) error {
 }
 
 func openSQLite(ctx context.Context, cfg Config) (*DB, error) {
-	d, err := tryOpenSQLite(ctx, cfg)
-	// The disk may be full.
-	if err != nil && CheckFree(cfg.Path) == nil && os.Remove(cfg.Path+"-reserve") == nil {
-		d, err = tryOpenSQLite(ctx, cfg)
+	if cfg.Reserve == 0 {
+		return openFile(ctx, cfg)
+	}
+	// There must be room for four times as much: what it leaves is soon taken, and it would come and go.
+	kept := reserve.Open(reserve.Config{
+		Path: cfg.Path + "-reserve", Size: cfg.Reserve, Step: cfg.Reserve, Room: 3 * cfg.Reserve,
+	})
+	d, err := openFile(ctx, cfg)
+	for err != nil && CheckFree(cfg.Path) == nil && kept.Give() { // the disk may be full
+		d, err = openFile(ctx, cfg)
 	}
 	if err != nil {
 		return nil, err
 	}
-	d.reserve = newReserve(cfg.Path)
+	kept.Fill()
+	d.reserve = kept
 	return d, nil
 }
 
-func tryOpenSQLite(ctx context.Context, cfg Config) (*DB, error) {
+// Low reports whether the disk of an SQLite file is, or was until a moment ago, so full that the reserve for deletions
+// was taken. Services then refuse what needs more room.
+func (d *DB) Low() bool {
+	return d.reserve != nil && !d.reserve.Full() && !(d.reserve.Due() && d.reserve.Fill())
+}
+
+func openFile(ctx context.Context, cfg Config) (*DB, error) {
 	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o700); err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "database: cannot make the folder of %s", cfg.Path)
 	}

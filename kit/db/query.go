@@ -63,7 +63,7 @@ func (d *DB) Update(ctx context.Context, fn func(tx *Tx) error) error {
 	const attempts = 8
 	for try := 1; ; try++ {
 		err := d.updateOnce(ctx, fn)
-		if isFull(err) && d.reserve != nil && d.reserve.release() {
+		if isFull(err) && d.reserve != nil && d.reserve.Give() {
 			err = d.updateOnce(ctx, fn)
 		}
 		if err == nil || !isRetryable(err) {
@@ -111,7 +111,7 @@ func (d *DB) updateOnce(ctx context.Context, fn func(tx *Tx) error) (err error) 
 	}
 	ended = true
 	if err := tx.end(ctx, true); err != nil {
-		return writeFault(err)
+		return commitFault(err)
 	}
 	for _, f := range tx.onCommit {
 		f()

@@ -136,10 +136,10 @@ func (s *Service) IngestBatch(ctx context.Context, in []EventInput) ([]Receipt, 
 	return receipts, nil
 }
 
-// ingestFault turns internal errors into StorageFailed, so that the caller knows that nothing was
-// accepted and the event must be sent again.
+// ingestFault turns internal errors, and those of a database that is away, into StorageFailed: the contract has 503 for
+// a queue that is full, and 507 for what could not be stored and must be sent again.
 func ingestFault(err error) error {
-	if err == nil || fault.KindOf(err) != fault.Internal {
+	if err == nil || fault.KindOf(err) != fault.Internal && fault.From(err).Code != db.CodeUnavailable {
 		return err
 	}
 	return fault.Wrap(fault.StorageFailed, err, "the event could not be stored; send it again")

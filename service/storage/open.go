@@ -47,11 +47,16 @@ func Migrations() []db.Migration {
 // DatabaseFile returns the path of the SQLite database in the data folder.
 func DatabaseFile(folder string) string { return filepath.Join(folder, "storage.db") }
 
+// databaseReserve is kept for deletions on a full disk, in bytes: room for thousands of small changes.
+const databaseReserve = 4 << 20
+
 func openDatabase(ctx context.Context, cfg Config) (*db.DB, error) {
 	if err := os.MkdirAll(cfg.Data, 0o711); err != nil { //nolint:gosec // users of volumes pass
 		return nil, err
 	}
-	d, err := db.Open(ctx, db.Config{URL: cfg.Database, Path: DatabaseFile(cfg.Data), Schema: "storage"})
+	d, err := db.Open(ctx, db.Config{
+		URL: cfg.Database, Path: DatabaseFile(cfg.Data), Schema: "storage", Reserve: databaseReserve,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@
 // loss, tuned for small machines.
 //
 //	store.go     the database, and its counters
-//	reserve.go   disk space that is reserved for emptying the outbox
 //	damage.go    a damaged or missing database
 //
 // Tables (migrations/): outbox and refused_events (package outbox), devices (package twin), updates
@@ -20,6 +19,7 @@ import (
 
 	"github.com/mainstay-infra/mainstay/kit/db"
 	"github.com/mainstay-infra/mainstay/kit/fault"
+	"github.com/mainstay-infra/mainstay/kit/reserve"
 )
 
 //go:embed migrations/*.sql
@@ -31,10 +31,20 @@ const (
 	fileName = "agent.db"
 )
 
+const (
+	reserveFile = "reserve"
+	// reserveSize is the space for the write-ahead log while the outbox is emptied on a full disk.
+	// SQLite moves its log into the database every 4 MiB, and a transaction has less than 2 MiB.
+	reserveSize = 8 << 20
+	reserveStep = 2 << 20
+	// tight is the amount of free space below which there is an alert, in bytes.
+	tight = 1 << 20
+)
+
 // DB is the agent's database.
 type DB struct {
 	*db.DB
-	reserve *reserve
+	reserve *reserve.File
 	path    string
 
 	damageOnce sync.Once
@@ -51,9 +61,9 @@ func Reopen(ctx context.Context, dir string) (*DB, error) { return openOrReplace
 
 func openOrReplace(ctx context.Context, dir string, expected bool) (*DB, error) {
 	path := filepath.Join(dir, fileName)
-	r := newReserve(dir)
+	r := reserve.Open(reserve.Config{Path: filepath.Join(dir, reserveFile), Size: reserveSize, Step: reserveStep})
 	d, err := open(ctx, path, expected)
-	for err != nil && fault.Is(err, fault.StorageFailed) && r.give() {
+	for err != nil && fault.Is(err, fault.StorageFailed) && r.Give() {
 		d, err = open(ctx, path, expected) // the disk is full, and opening needs a little space
 	}
 	if IsDamage(err) {
@@ -64,7 +74,7 @@ func openOrReplace(ctx context.Context, dir string, expected bool) (*DB, error) 
 	if errors.Is(err, errMissing) {
 		// The mark comes first: a new database that a crash left behind would look like the old one.
 		err = markMissing(path)
-		for err != nil && r.give() {
+		for err != nil && r.Give() {
 			err = markMissing(path)
 		}
 		if err == nil {
@@ -74,7 +84,7 @@ func openOrReplace(ctx context.Context, dir string, expected bool) (*DB, error) 
 	if err != nil {
 		return nil, err
 	}
-	r.fill()
+	r.Fill()
 	return &DB{DB: d, reserve: r, path: path, damaged: make(chan struct{})}, nil
 }
 
@@ -105,10 +115,10 @@ func open(ctx context.Context, path string, expected bool) (*db.DB, error) {
 // Room returns a fault if the disk is too full to accept anything new. Otherwise the stored data
 // could not be deleted after it was sent.
 func (d *DB) Room(ctx context.Context) error {
-	if d.reserve.whole() {
+	if d.reserve.Full() {
 		return nil
 	}
-	if d.reserve.due() {
+	if d.reserve.Due() {
 		// First release the space of the write-ahead log. If that fails, the disk is simply as full
 		// as before.
 		var row struct {
@@ -117,34 +127,34 @@ func (d *DB) Room(ctx context.Context) error {
 			Moved  int `db:"checkpointed"`
 		}
 		_ = d.Get(ctx, &row, "PRAGMA wal_checkpoint(TRUNCATE)")
-		if d.reserve.fill() {
+		if d.reserve.Fill() {
 			return nil
 		}
 	}
 	return fault.New(
 		fault.StorageFailed,
 		"the disk is full; nothing was stored. Make room in the data folder: at least %.1f MiB",
-		float64(max(d.reserve.missing(), 1<<18))/(1<<20),
+		float64(max(d.reserve.Missing(), 1<<18))/(1<<20),
 	).
 		WithCode("storage_full")
 }
 
 // Tight reports whether the disk is full or nearly full.
 func (d *DB) Tight() bool {
-	free, ok := d.reserve.free()
-	return !d.reserve.whole() || ok && free < tight
+	free, ok := d.reserve.Free()
+	return !d.reserve.Full() || ok && free < tight
 }
 
 // Give releases a part of the reserved space, for a file that is as important as emptying the
 // outbox. It reports whether there was anything to release.
-func (d *DB) Give() bool { return d.reserve.give() }
+func (d *DB) Give() bool { return d.reserve.Give() }
 
 // Settle runs fn in a transaction, like Update. It is for transactions that free space, such as
 // emptying the outbox: on a full disk, it may use the reserved space.
 func (d *DB) Settle(ctx context.Context, fn func(tx *db.Tx) error) error {
 	for {
 		err := d.Update(ctx, fn)
-		if err == nil || !fault.Is(err, fault.StorageFailed) || !d.reserve.give() {
+		if err == nil || !fault.Is(err, fault.StorageFailed) || !d.reserve.Give() {
 			return err
 		}
 	}
