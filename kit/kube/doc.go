@@ -3,7 +3,7 @@
 //	client.go   Open: from a kubeconfig to a Client, whose calls are limited in rate and time
 //	object.go   reads, makes, changes and deletes one object
 //	list.go     reads all objects of a kind, page by page
-//	await.go    waits until an object is as it should be
+//	await.go    waits for a state of an object, and follows all objects of a kind
 //	fault.go    errors of API servers as faults (kit/fault)
 //
 // Objects are plain structs of the caller, which have the fields that the caller works with and embed or hold a Meta.

@@ -374,7 +374,7 @@ func TestWhatIsServedIsKnown(t *testing.T) {
 	t.Parallel()
 	c := kubetest.Shared(t)
 	for r, want := range map[kube.Resource]bool{
-		kubetest.Snapshots: true, kubetest.Classes: true,
+		kube.VolumeSnapshots: true, kube.StorageClasses: true,
 		{Group: "snapshot.storage.k8s.io", Version: "v1", Plural: "others"}:          false,
 		{Group: "snapshot.storage.k8s.io", Version: "v7", Plural: "volumesnapshots"}: false,
 		{Group: "none.example.com", Version: "v1", Plural: "volumesnapshots"}:        false,

@@ -85,7 +85,7 @@ type Meta struct {
 	DeletionTimestamp time.Time         `json:"deletionTimestamp,omitzero"` // not zero: it goes
 }
 
-// Bytes reads a quantity, such as 8Mi, rounded up to whole bytes. It returns 0 for what is none.
+// Bytes reads a quantity, such as 8Mi, rounded up to whole bytes. It returns 0 for a text that is not a quantity.
 func Bytes(quantity string) int64 {
 	q, err := resource.ParseQuantity(quantity)
 	if err != nil {

@@ -66,7 +66,7 @@ func (p *pass) begin(ctx context.Context, r kube.Resource, m *kube.Meta) error {
 	if p.Failure == "" {
 		return nil
 	}
-	_, err := kube.Create(ctx, p.clients.provisioner, Events, m.Namespace, &Event{
+	_, err := kube.Create(ctx, p.clients.provisioner, kube.Events, m.Namespace, &Event{
 		Meta:     kube.Meta{Name: m.Name + "." + uuid.NewString()[:8]},
 		Involved: Ref{APIVersion: r.Version, Kind: r.Kind, Namespace: m.Namespace, Name: m.Name, UID: m.UID},
 		Type:     "Warning", Reason: "ProvisioningFailed", Message: p.Failure,
@@ -100,7 +100,7 @@ func (p *pass) provision(ctx context.Context, c *Claim, class *Class, size int64
 	if err != nil {
 		return err
 	}
-	if err := p.begin(ctx, Claims, &c.Meta); err != nil {
+	if err := p.begin(ctx, kube.PersistentVolumeClaims, &c.Meta); err != nil {
 		return err
 	}
 	if err := p.fill(name, source, size); err != nil {
@@ -120,14 +120,14 @@ func (p *pass) provision(ctx context.Context, c *Claim, class *Class, size int64
 			"pool": class.Parameters["pool"], "imageName": "csi-vol-" + c.Meta.UID,
 		}
 	}
-	made, err := kube.Create(ctx, p.clients.provisioner, Volumes, "", v)
+	made, err := kube.Create(ctx, p.clients.provisioner, kube.PersistentVolumes, "", v)
 	if fault.Is(err, fault.Conflict) {
 		return nil // it is not seen yet
 	}
 	if err != nil {
 		return err
 	}
-	return p.hold(ctx, Volumes, &made.Meta, finalizerVolume)
+	return p.hold(ctx, kube.PersistentVolumes, &made.Meta, finalizerVolume)
 }
 
 // source returns the handle of what a claim is made of; empty: of nothing.
@@ -137,14 +137,14 @@ func (p *pass) source(c *Claim) (string, error) {
 		return "", nil
 	}
 	switch from.Kind {
-	case Snapshots.Kind:
+	case kube.VolumeSnapshots.Kind:
 		s := p.snapshots[c.Meta.Namespace+"/"+from.Name]
 		if s != nil && s.Status.Ready {
 			if content := p.contents["/"+s.Status.Content]; content != nil {
 				return content.Status.Handle, nil
 			}
 		}
-	case Claims.Kind:
+	case kube.PersistentVolumeClaims.Kind:
 		if other := p.claims[c.Meta.Namespace+"/"+from.Name]; other != nil {
 			if v := p.volumes["/"+other.Spec.VolumeName]; v != nil {
 				return v.Spec.CSI.VolumeHandle, nil
@@ -180,14 +180,14 @@ func (p *pass) expand(ctx context.Context, c *Claim, size int64) error {
 	if p.Waits && c.Spec.VolumeMode == "Filesystem" && slices.ContainsFunc(c.Status.Conditions, pendingInPod) {
 		return nil
 	}
-	if err := p.begin(ctx, Claims, &c.Meta); err != nil {
+	if err := p.begin(ctx, kube.PersistentVolumeClaims, &c.Meta); err != nil {
 		return err
 	}
 	if err := os.Truncate(p.path(v.Spec.CSI.VolumeHandle), size); err != nil {
 		return err
 	}
 	storage := Storage{strconv.FormatInt(size, 10)}
-	if _, err := kube.Apply(ctx, p.clients.resizer, Volumes, "", v.Meta.Name, &Volume{
+	if _, err := kube.Apply(ctx, p.clients.resizer, kube.PersistentVolumes, "", v.Meta.Name, &Volume{
 		Meta: kube.Meta{UID: v.Meta.UID}, Spec: VolumeSpec{Capacity: storage},
 	}); err != nil {
 		return err
@@ -196,7 +196,7 @@ func (p *pass) expand(ctx context.Context, c *Claim, size int64) error {
 	if p.Waits && c.Spec.VolumeMode == "Filesystem" {
 		status = ClaimStatus{Conditions: []Condition{{Type: "FileSystemResizePending", Status: "True"}}}
 	}
-	_, err := kube.Apply(ctx, p.clients.resizer, Claims.Status(), c.Meta.Namespace, c.Meta.Name, &Claim{
+	_, err := kube.Apply(ctx, p.clients.resizer, kube.PersistentVolumeClaims.Status(), c.Meta.Namespace, c.Meta.Name, &Claim{
 		Meta: kube.Meta{UID: c.Meta.UID}, Status: status,
 	})
 	return err
@@ -210,17 +210,17 @@ func (p *pass) released(ctx context.Context, v *Volume) error {
 	if !ours || v.Status.Phase != "Released" || v.Spec.ReclaimPolicy != "Delete" {
 		return nil
 	}
-	if err := p.begin(ctx, Volumes, &v.Meta); err != nil {
+	if err := p.begin(ctx, kube.PersistentVolumes, &v.Meta); err != nil {
 		return err
 	}
 	if err := os.Remove(p.path(v.Spec.CSI.VolumeHandle)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	err := kube.Delete(ctx, p.clients.provisioner, Volumes, "", v.Meta.Name, v.Meta.UID)
+	err := kube.Delete(ctx, p.clients.provisioner, kube.PersistentVolumes, "", v.Meta.Name, v.Meta.UID)
 	if err := unless(err, fault.NotFound, fault.Conflict); err != nil {
 		return err
 	}
-	return p.release(ctx, Volumes, &v.Meta, finalizerVolume)
+	return p.release(ctx, kube.PersistentVolumes, &v.Meta, finalizerVolume)
 }
 
 // snapshot takes a snapshot, or lets one go.
@@ -233,10 +233,10 @@ func (p *pass) snapshot(ctx context.Context, s *Snapshot) error {
 	content := p.contents["/"+name]
 	if !s.Meta.DeletionTimestamp.IsZero() {
 		if content == nil {
-			return p.release(ctx, Snapshots, &s.Meta, finalizerSnapshot)
+			return p.release(ctx, kube.VolumeSnapshots, &s.Meta, finalizerSnapshot)
 		}
 		if class.DeletionPolicy == "Delete" && content.Meta.DeletionTimestamp.IsZero() {
-			err := kube.Delete(ctx, p.clients.snapshotter, SnapshotContents, "", name, content.Meta.UID)
+			err := kube.Delete(ctx, p.clients.snapshotter, kube.VolumeSnapshotContents, "", name, content.Meta.UID)
 			return unless(err, fault.NotFound, fault.Conflict)
 		}
 		return nil
@@ -250,7 +250,7 @@ func (p *pass) snapshot(ctx context.Context, s *Snapshot) error {
 	if !content.Status.Ready {
 		return nil // it comes again when it is
 	}
-	_, err := kube.Apply(ctx, p.clients.snapshotter, Snapshots.Status(), s.Meta.Namespace, s.Meta.Name, &Snapshot{
+	_, err := kube.Apply(ctx, p.clients.snapshotter, kube.VolumeSnapshots.Status(), s.Meta.Namespace, s.Meta.Name, &Snapshot{
 		Meta: kube.Meta{UID: s.Meta.UID}, Status: SnapshotStatus{
 			Content: name, Ready: true, RestoreSize: strconv.FormatInt(content.Status.RestoreSize, 10),
 			CreationTime: time.Unix(0, content.Status.CreationTime).UTC().Truncate(time.Second),
@@ -265,32 +265,32 @@ func (p *pass) take(ctx context.Context, s *Snapshot, class *SnapshotClass, name
 	if of == nil || p.volumes["/"+of.Spec.VolumeName] == nil {
 		return errLater
 	}
-	if err := p.begin(ctx, Snapshots, &s.Meta); err != nil {
-		_, told := kube.Apply(ctx, p.clients.snapshotter, Snapshots.Status(), s.Meta.Namespace, s.Meta.Name, &Snapshot{
+	if err := p.begin(ctx, kube.VolumeSnapshots, &s.Meta); err != nil {
+		_, told := kube.Apply(ctx, p.clients.snapshotter, kube.VolumeSnapshots.Status(), s.Meta.Namespace, s.Meta.Name, &Snapshot{
 			Meta: kube.Meta{UID: s.Meta.UID}, Status: SnapshotStatus{
 				Error: &SnapshotError{Message: p.Failure, Time: time.Now().UTC().Truncate(time.Second)},
 			},
 		})
 		return errors.Join(err, told)
 	}
-	if err := p.hold(ctx, Snapshots, &s.Meta, finalizerSnapshot); err != nil {
+	if err := p.hold(ctx, kube.VolumeSnapshots, &s.Meta, finalizerSnapshot); err != nil {
 		return err
 	}
 	c := &SnapshotContent{Meta: kube.Meta{Name: name}, Spec: SnapshotContentSpec{
 		DeletionPolicy: class.DeletionPolicy, Driver: p.driver, Class: class.Meta.Name,
 		Snapshot: Ref{
-			APIVersion: snapshotGroup + "/v1", Kind: Snapshots.Kind, Namespace: s.Meta.Namespace, Name: s.Meta.Name, UID: s.Meta.UID,
+			APIVersion: kube.VolumeSnapshots.Group + "/v1", Kind: kube.VolumeSnapshots.Kind, Namespace: s.Meta.Namespace, Name: s.Meta.Name, UID: s.Meta.UID,
 		},
 	}}
 	c.Spec.Source.VolumeHandle = p.volumes["/"+of.Spec.VolumeName].Spec.CSI.VolumeHandle
-	made, err := kube.Create(ctx, p.clients.snapshotter, SnapshotContents, "", c)
+	made, err := kube.Create(ctx, p.clients.snapshotter, kube.VolumeSnapshotContents, "", c)
 	if fault.Is(err, fault.Conflict) {
 		return nil // it is not seen yet
 	}
 	if err != nil {
 		return err
 	}
-	return p.hold(ctx, SnapshotContents, &made.Meta, finalizerContent)
+	return p.hold(ctx, kube.VolumeSnapshotContents, &made.Meta, finalizerContent)
 }
 
 // content fills the content of a snapshot, or removes it.
@@ -303,7 +303,7 @@ func (p *pass) content(ctx context.Context, c *SnapshotContent) error {
 		if err := os.Remove(p.path(handle)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		return p.release(ctx, SnapshotContents, &c.Meta, finalizerContent)
+		return p.release(ctx, kube.VolumeSnapshotContents, &c.Meta, finalizerContent)
 	}
 	if c.Status.Ready {
 		return nil
@@ -315,7 +315,7 @@ func (p *pass) content(ctx context.Context, c *SnapshotContent) error {
 	if err != nil {
 		return err
 	}
-	_, err = kube.Apply(ctx, p.clients.snapshotter, SnapshotContents.Status(), "", c.Meta.Name, &SnapshotContent{
+	_, err = kube.Apply(ctx, p.clients.snapshotter, kube.VolumeSnapshotContents.Status(), "", c.Meta.Name, &SnapshotContent{
 		Meta: kube.Meta{UID: c.Meta.UID}, Status: SnapshotHandle{
 			CreationTime: time.Now().UnixNano(), Ready: true, RestoreSize: info.Size(), Handle: handle,
 		},

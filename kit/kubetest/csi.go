@@ -77,12 +77,12 @@ func StartCSI(t testing.TB, c *Cluster, driver string) *CSI {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	t.Cleanup(func() { cancel(); running.Wait() })
-	running.Go(func() { follow(ctx, s, Claims, s.seen.claims) })
-	running.Go(func() { follow(ctx, s, Volumes, s.seen.volumes) })
-	running.Go(func() { follow(ctx, s, Classes, s.seen.classes) })
-	running.Go(func() { follow(ctx, s, SnapshotClasses, s.seen.ofSnaps) })
-	running.Go(func() { follow(ctx, s, Snapshots, s.seen.snapshots) })
-	running.Go(func() { follow(ctx, s, SnapshotContents, s.seen.contents) })
+	running.Go(func() { follow(ctx, s, kube.PersistentVolumeClaims, s.seen.claims) })
+	running.Go(func() { follow(ctx, s, kube.PersistentVolumes, s.seen.volumes) })
+	running.Go(func() { follow(ctx, s, kube.StorageClasses, s.seen.classes) })
+	running.Go(func() { follow(ctx, s, kube.VolumeSnapshotClasses, s.seen.ofSnaps) })
+	running.Go(func() { follow(ctx, s, kube.VolumeSnapshots, s.seen.snapshots) })
+	running.Go(func() { follow(ctx, s, kube.VolumeSnapshotContents, s.seen.contents) })
 	running.Go(func() { s.work(ctx) })
 	return s
 }
@@ -106,11 +106,11 @@ func (s *CSI) AddClass(t testing.TB, change func(*Class)) string {
 	if change != nil {
 		change(c)
 	}
-	Create(t, s.cluster, Classes, "", c)
-	Create(t, s.cluster, SnapshotClasses, "", &SnapshotClass{
+	Create(t, s.cluster, kube.StorageClasses, "", c)
+	Create(t, s.cluster, kube.VolumeSnapshotClasses, "", &SnapshotClass{
 		Meta: kube.Meta{Name: c.Meta.Name}, Driver: s.driver, DeletionPolicy: "Delete",
 	})
-	Create(t, s.cluster, Capacities, "kube-system", &Capacity{
+	Create(t, s.cluster, kube.CSIStorageCapacities, "kube-system", &Capacity{
 		Meta: kube.Meta{Name: c.Meta.Name}, StorageClassName: c.Meta.Name, Capacity: "1Ti",
 	})
 	return c.Meta.Name
@@ -119,8 +119,8 @@ func (s *CSI) AddClass(t testing.TB, change func(*Class)) string {
 // Content returns the path of the file that holds the content of a claim.
 func (s *CSI) Content(t testing.TB, namespace, claim string) string {
 	t.Helper()
-	c := Get[Claim](t, s.cluster, Claims, namespace, claim)
-	return s.path(Get[Volume](t, s.cluster, Volumes, "", c.Spec.VolumeName).Spec.CSI.VolumeHandle)
+	c := Get[Claim](t, s.cluster, kube.PersistentVolumeClaims, namespace, claim)
+	return s.path(Get[Volume](t, s.cluster, kube.PersistentVolumes, "", c.Spec.VolumeName).Spec.CSI.VolumeHandle)
 }
 
 // Handles returns the names of the files of all volumes and snapshots.

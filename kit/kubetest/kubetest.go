@@ -195,7 +195,7 @@ func (c *Cluster) Transport(t testing.TB) *http.Transport {
 func (c *Cluster) Namespace(t testing.TB) string {
 	t.Helper()
 	name := "test-" + uuid.NewString()[:8]
-	Create(t, c, Namespaces, "", &Object{Meta: kube.Meta{Name: name}})
+	Create(t, c, kube.Namespaces, "", &Object{Meta: kube.Meta{Name: name}})
 	return name
 }
 
@@ -209,7 +209,7 @@ func Create[T any](t testing.TB, c *Cluster, r kube.Resource, namespace string, 
 	return made
 }
 
-// Get returns an object, and fails the test if there is none.
+// Get returns an object, and fails the test if it does not exist.
 func Get[T any](t testing.TB, c *Cluster, r kube.Resource, namespace, name string) *T {
 	t.Helper()
 	got, err := kube.Get[T](t.Context(), c.Client, r, namespace, name)
@@ -219,7 +219,7 @@ func Get[T any](t testing.TB, c *Cluster, r kube.Resource, namespace, name strin
 	return got
 }
 
-// Await waits until an object is as it should be. The object is nil while there is none.
+// Await waits until so returns true for an object, which is nil as long as it does not exist.
 func Await[T any](t testing.TB, c *Cluster, r kube.Resource, namespace, name string, so func(*T) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -34,7 +34,7 @@ func TestAClusterComesBackWithWhatItHad(t *testing.T) {
 		if err := c.Run(); err != nil {
 			t.Fatal(err)
 		}
-		kubetest.Get[kubetest.Object](t, c, kubetest.Namespaces, "", ns)
+		kubetest.Get[kubetest.Object](t, c, kube.Namespaces, "", ns)
 		if again, err := os.ReadFile(c.Kubeconfig); err != nil || c.Kubeconfig != before || string(again) != string(config) {
 			t.Errorf("the kubeconfig is another one: %v", err)
 		}
@@ -176,9 +176,9 @@ func TestVolumesOfCephTellTheirImages(t *testing.T) {
 	claim := &kubetest.Claim{Meta: kube.Meta{Name: "data"}}
 	claim.Spec = kubetest.ClaimSpec{AccessModes: []string{"ReadWriteOnce"}, StorageClassName: class, VolumeMode: "Block"}
 	claim.Spec.Resources.Requests.Storage = "8Mi"
-	made := kubetest.Create(t, c, kubetest.Claims, ns, claim)
-	kubetest.Await(t, c, kubetest.Claims, ns, "data", func(now *kubetest.Claim) bool { return now != nil && now.Status.Phase == "Bound" })
-	v := kubetest.Get[kubetest.Volume](t, c, kubetest.Volumes, "", "pvc-"+made.Meta.UID)
+	made := kubetest.Create(t, c, kube.PersistentVolumeClaims, ns, claim)
+	kubetest.Await(t, c, kube.PersistentVolumeClaims, ns, "data", func(now *kubetest.Claim) bool { return now != nil && now.Status.Phase == "Bound" })
+	v := kubetest.Get[kubetest.Volume](t, c, kube.PersistentVolumes, "", "pvc-"+made.Meta.UID)
 	if a := v.Spec.CSI.VolumeAttributes; a["pool"] != "vms" || a["imageName"] == "" {
 		t.Errorf("%+v", v.Spec.CSI)
 	}
@@ -187,18 +187,18 @@ func TestVolumesOfCephTellTheirImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	claim.Meta.Name, claim.Spec.DataSource = "copy", &kubetest.Source{Kind: "PersistentVolumeClaim", Name: "data"}
-	kubetest.Create(t, c, kubetest.Claims, ns, claim)
-	kubetest.Await(t, c, kubetest.Claims, ns, "copy", func(now *kubetest.Claim) bool { return now != nil && now.Status.Phase == "Bound" })
+	kubetest.Create(t, c, kube.PersistentVolumeClaims, ns, claim)
+	kubetest.Await(t, c, kube.PersistentVolumeClaims, ns, "copy", func(now *kubetest.Claim) bool { return now != nil && now.Status.Phase == "Bound" })
 	if got, err := os.ReadFile(csi.Content(t, ns, "copy")); err != nil || !strings.HasPrefix(string(got), "content") || len(got) != 8<<20 {
 		t.Errorf("%.10q, %d bytes, %v", got, len(got), err)
 	}
 	// Deleted claims take their volumes and content with them.
 	for _, name := range []string{"data", "copy"} {
-		uid := kubetest.Get[kubetest.Claim](t, c, kubetest.Claims, ns, name).Meta.UID
-		if err := kube.Delete(t.Context(), c.Client, kubetest.Claims, ns, name, uid); err != nil {
+		uid := kubetest.Get[kubetest.Claim](t, c, kube.PersistentVolumeClaims, ns, name).Meta.UID
+		if err := kube.Delete(t.Context(), c.Client, kube.PersistentVolumeClaims, ns, name, uid); err != nil {
 			t.Error(err)
 		}
-		kubetest.Await(t, c, kubetest.Volumes, "", "pvc-"+uid, func(now *kubetest.Volume) bool { return now == nil })
+		kubetest.Await(t, c, kube.PersistentVolumes, "", "pvc-"+uid, func(now *kubetest.Volume) bool { return now == nil })
 	}
 	if left := csi.Handles(t); len(left) != 0 {
 		t.Errorf("%v are left", left)

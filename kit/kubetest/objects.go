@@ -6,30 +6,11 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/kube"
 )
 
-const snapshotGroup = "snapshot.storage.k8s.io"
+// Quotas is the kind of Quota.
+var Quotas = kube.Resource{Version: "v1", Kind: "ResourceQuota", Plural: "resourcequotas"}
 
-// The kinds that the tests of storage work with.
-var (
-	Namespaces = kube.Resource{Version: "v1", Kind: "Namespace", Plural: "namespaces"}
-	Pods       = kube.Resource{Version: "v1", Kind: "Pod", Plural: "pods"}
-	Quotas     = kube.Resource{Version: "v1", Kind: "ResourceQuota", Plural: "resourcequotas"}
-	Events     = kube.Resource{Version: "v1", Kind: "Event", Plural: "events"}
-	Claims     = kube.Resource{Version: "v1", Kind: "PersistentVolumeClaim", Plural: "persistentvolumeclaims"}
-	Volumes    = kube.Resource{Version: "v1", Kind: "PersistentVolume", Plural: "persistentvolumes"}
-	Classes    = kube.Resource{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass", Plural: "storageclasses"}
-	Capacities = kube.Resource{
-		Group: "storage.k8s.io", Version: "v1", Kind: "CSIStorageCapacity", Plural: "csistoragecapacities",
-	}
-	SnapshotClasses = kube.Resource{
-		Group: snapshotGroup, Version: "v1", Kind: "VolumeSnapshotClass", Plural: "volumesnapshotclasses",
-	}
-	Snapshots = kube.Resource{
-		Group: snapshotGroup, Version: "v1", Kind: "VolumeSnapshot", Plural: "volumesnapshots",
-	}
-	SnapshotContents = kube.Resource{
-		Group: snapshotGroup, Version: "v1", Kind: "VolumeSnapshotContent", Plural: "volumesnapshotcontents",
-	}
-)
+// The objects of tests have structs of their own: with those of what is tested, a field that is wrong there would be wrong
+// here as well.
 
 // Object is one of which only the metadata counts.
 type Object struct {

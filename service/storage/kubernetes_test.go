@@ -26,8 +26,8 @@ func TestVolumesInKubernetes(t *testing.T) {
 	foreign := &kubetest.Claim{Meta: kube.Meta{Name: "theirs"}}
 	foreign.Spec = kubetest.ClaimSpec{AccessModes: []string{"ReadWriteOnce"}, StorageClassName: class, VolumeMode: "Filesystem"}
 	foreign.Spec.Resources.Requests.Storage = "4Mi"
-	kubetest.Create(t, cluster, kubetest.Claims, ns, foreign)
-	kubetest.Await(t, cluster, kubetest.Claims, ns, "theirs", func(c *kubetest.Claim) bool { return c != nil && c.Status.Phase == "Bound" })
+	kubetest.Create(t, cluster, kube.PersistentVolumeClaims, ns, foreign)
+	kubetest.Await(t, cluster, kube.PersistentVolumeClaims, ns, "theirs", func(c *kubetest.Claim) bool { return c != nil && c.Status.Phase == "Bound" })
 	g.call("POST", "/backends/"+b.Id+"/discover", g.admin, nil).Want(200)
 	kinds := map[string]storageapi.PoolKind{}
 	for _, p := range contracttest.As[[]storageapi.Pool](g.call("GET", "/pools?backend=prod", g.admin, nil).Want(200)) {
@@ -60,12 +60,12 @@ func TestVolumesInKubernetes(t *testing.T) {
 			t.Errorf("%+v, %+v", v, c)
 		}
 		// One that a pod uses is not deleted.
-		pod := kubetest.Create(t, cluster, kubetest.Pods, ns, kubetest.PodUsing("user", "vol-"+clone))
+		pod := kubetest.Create(t, cluster, kube.Pods, ns, kubetest.PodUsing("user", "vol-"+clone))
 		j := g.job(contracttest.As[storageapi.VolumeAccepted](g.call("DELETE", "/volumes/"+clone, g.admin, nil).Want(202)).JobId, g.admin)
 		if j.State != "failed" || !strings.Contains(g.volume(clone, g.admin).LastError, ": user;") {
 			t.Errorf("%+v, %+v", j, g.volume(clone, g.admin))
 		}
-		if err := kube.Delete(t.Context(), cluster.Client, kubetest.Pods, ns, "user", pod.Meta.UID); err != nil {
+		if err := kube.Delete(t.Context(), cluster.Client, kube.Pods, ns, "user", pod.Meta.UID); err != nil {
 			t.Error(err)
 		}
 		g.done(g.call("DELETE", "/snapshots/"+snapshot+"?force=true", g.admin, nil), g.admin)
@@ -103,7 +103,7 @@ func TestVolumesInKubernetes(t *testing.T) {
 		t.Fatalf("%+v", all)
 	}
 	g.call("DELETE", "/volumes/"+all[0].Id, g.admin, nil).Want(409)
-	kubetest.Get[kubetest.Claim](t, cluster, kubetest.Claims, ns, "theirs")
+	kubetest.Get[kubetest.Claim](t, cluster, kube.PersistentVolumeClaims, ns, "theirs")
 	if left := csi.Handles(t); len(left) != 1 {
 		t.Errorf("%v are left", left)
 	}

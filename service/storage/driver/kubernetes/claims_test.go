@@ -44,7 +44,7 @@ func (l *lab) make(d *kubernetes.Driver) driver.Volume {
 
 func (l *lab) claim(name string) *kubetest.Claim {
 	l.Helper()
-	return kubetest.Get[kubetest.Claim](l, l.cluster, kubetest.Claims, l.namespace, name)
+	return kubetest.Get[kubetest.Claim](l, l.cluster, kube.PersistentVolumeClaims, l.namespace, name)
 }
 
 // delete deletes an object as a person does.
@@ -83,7 +83,7 @@ func endedWhen(t *testing.T, happened func(), call func(ctx context.Context) err
 func (l *lab) warned(claim string) {
 	l.Helper()
 	found := errors.New("found")
-	err := kube.Watch(l.Context(), l.cluster.Client, kubetest.Events, l.namespace, kube.Query{
+	err := kube.Watch(l.Context(), l.cluster.Client, kube.Events, l.namespace, kube.Query{
 		Fields: "involvedObject.name=" + claim + ",reason=ProvisioningFailed",
 	}, func(*kubetest.Event, bool) error { return found })
 	if !errors.Is(err, found) {
@@ -130,7 +130,7 @@ func TestACallWhoseTimeRunsOutIsFinishedByTheNext(t *testing.T) {
 	l.csi.Behave(kubetest.Behavior{Failure: "too busy"})
 	name := driver.Name{Pool: l.class, Native: driver.SnapshotName(uuid.NewString())}
 	err = endedWhen(t, func() {
-		kubetest.Await(t, l.cluster, kubetest.Snapshots, l.namespace, name.Native, func(s *kubetest.Snapshot) bool {
+		kubetest.Await(t, l.cluster, kube.VolumeSnapshots, l.namespace, name.Native, func(s *kubetest.Snapshot) bool {
 			return s != nil && s.Status.Error != nil
 		})
 	}, func(ctx context.Context) error {
@@ -166,7 +166,7 @@ func TestACallWhoseTimeRunsOutIsFinishedByTheNext(t *testing.T) {
 	if err := d.DeleteVolume(t.Context(), never.Name); err != nil {
 		t.Error(err)
 	}
-	kubetest.Await(t, l.cluster, kubetest.Claims, l.namespace, never.Native, func(c *kubetest.Claim) bool { return c == nil })
+	kubetest.Await(t, l.cluster, kube.PersistentVolumeClaims, l.namespace, never.Native, func(c *kubetest.Claim) bool { return c == nil })
 }
 
 func TestACallSurvivesTheAPIServer(t *testing.T) {
@@ -179,7 +179,7 @@ func TestACallSurvivesTheAPIServer(t *testing.T) {
 		_, err := d.CreateVolume(t.Context(), spec)
 		made <- err
 	}()
-	kubetest.Await(t, l.cluster, kubetest.Claims, l.namespace, spec.Native, func(c *kubetest.Claim) bool { return c != nil })
+	kubetest.Await(t, l.cluster, kube.PersistentVolumeClaims, l.namespace, spec.Native, func(c *kubetest.Claim) bool { return c != nil })
 	uid := l.claim(spec.Native).Meta.UID
 	if err := l.cluster.Kill(); err != nil {
 		t.Fatal(err)
@@ -242,8 +242,8 @@ func TestWhatTheGatewayDidNotMakeIsOnlyRead(t *testing.T) {
 	// One has a name of the gateway's; another one is a copy of its manifest.
 	for name, labels := range map[string]map[string]string{foreign.Native: nil, "copied": {"mainstay/native": own.Native}} {
 		claim.Meta = kube.Meta{Name: name, Labels: labels}
-		kubetest.Create(t, l.cluster, kubetest.Claims, l.namespace, claim)
-		kubetest.Await(t, l.cluster, kubetest.Claims, l.namespace, name, func(c *kubetest.Claim) bool {
+		kubetest.Create(t, l.cluster, kube.PersistentVolumeClaims, l.namespace, claim)
+		kubetest.Await(t, l.cluster, kube.PersistentVolumeClaims, l.namespace, name, func(c *kubetest.Claim) bool {
 			return c != nil && c.Status.Phase == "Bound"
 		})
 	}
@@ -275,7 +275,7 @@ func TestWhatTheGatewayDidNotMakeIsOnlyRead(t *testing.T) {
 
 	s := &kubetest.Snapshot{Meta: kube.Meta{Name: snapshot.Native}}
 	s.Spec.Class, s.Spec.Source.Claim = l.class, own.Native
-	kubetest.Create(t, l.cluster, kubetest.Snapshots, l.namespace, s)
+	kubetest.Create(t, l.cluster, kube.VolumeSnapshots, l.namespace, s)
 	_, created2 := d.CreateSnapshot(t.Context(), own.Name, snapshot, quiet)
 	_, cloned := d.CloneSnapshot(t.Context(), snapshot, l.spec(), quiet)
 	for what, err := range map[string]error{
@@ -285,7 +285,7 @@ func TestWhatTheGatewayDidNotMakeIsOnlyRead(t *testing.T) {
 			t.Errorf("snapshot %s: %v", what, err)
 		}
 	}
-	kubetest.Get[kubetest.Snapshot](t, l.cluster, kubetest.Snapshots, l.namespace, snapshot.Native)
+	kubetest.Get[kubetest.Snapshot](t, l.cluster, kube.VolumeSnapshots, l.namespace, snapshot.Native)
 }
 
 func TestAClaimThatPodsUseIsNotDeleted(t *testing.T) {
@@ -294,9 +294,9 @@ func TestAClaimThatPodsUseIsNotDeleted(t *testing.T) {
 	d := l.open()
 	v := l.make(d)
 	for _, name := range []string{"one", "two"} {
-		kubetest.Create(t, l.cluster, kubetest.Pods, l.namespace, kubetest.PodUsing(name, v.Native))
+		kubetest.Create(t, l.cluster, kube.Pods, l.namespace, kubetest.PodUsing(name, v.Native))
 	}
-	kubetest.Create(t, l.cluster, kubetest.Pods, l.namespace, kubetest.PodUsing("another", "other"))
+	kubetest.Create(t, l.cluster, kube.Pods, l.namespace, kubetest.PodUsing("another", "other"))
 	err := d.DeleteVolume(t.Context(), v.Name)
 	if f := fault.From(err); f == nil || f.Kind != fault.Conflict || !strings.Contains(f.Message, "one, two;") || strings.Contains(f.Message, "another") {
 		t.Errorf("%v", err)
@@ -305,15 +305,15 @@ func TestAClaimThatPodsUseIsNotDeleted(t *testing.T) {
 		t.Error("the claim goes when the pods do")
 	}
 	for _, name := range []string{"one", "two"} {
-		l.delete(kubetest.Pods, l.namespace, name)
+		l.delete(kube.Pods, l.namespace, name)
 	}
 	if err := d.DeleteVolume(t.Context(), v.Name); err != nil {
 		t.Error(err)
 	}
 	// A person deletes a claim that a pod uses. It stays, and the gateway says why.
 	v = l.make(d)
-	kubetest.Create(t, l.cluster, kubetest.Pods, l.namespace, kubetest.PodUsing("three", v.Native))
-	l.delete(kubetest.Claims, l.namespace, v.Native)
+	kubetest.Create(t, l.cluster, kube.Pods, l.namespace, kubetest.PodUsing("three", v.Native))
+	l.delete(kube.PersistentVolumeClaims, l.namespace, v.Native)
 	if err := d.DeleteVolume(t.Context(), v.Name); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "three") {
 		t.Errorf("%v", err)
 	}
@@ -382,10 +382,10 @@ func TestStorageClassesThatDoNotFitAreRefused(t *testing.T) {
 		t.Error("the claim was changed")
 	}
 	// Without a class for snapshots of the driver, there are none.
-	l.delete(kubetest.SnapshotClasses, "", l.class)
-	l.delete(kubetest.SnapshotClasses, "", fixed)
-	l.delete(kubetest.SnapshotClasses, "", late)
-	l.delete(kubetest.SnapshotClasses, "", manual)
+	l.delete(kube.VolumeSnapshotClasses, "", l.class)
+	l.delete(kube.VolumeSnapshotClasses, "", fixed)
+	l.delete(kube.VolumeSnapshotClasses, "", late)
+	l.delete(kube.VolumeSnapshotClasses, "", manual)
 	_, err = d.CreateSnapshot(t.Context(), spec.Name, driver.Name{Native: driver.SnapshotName(uuid.NewString())}, quiet)
 	if f := fault.From(err); f == nil || f.Code != "unsupported" || !strings.Contains(f.Message, "VolumeSnapshotClass") {
 		t.Errorf("%v", err)
@@ -414,8 +414,8 @@ func TestClaimsThatGoBehindItsBack(t *testing.T) {
 	l := newLab(t, kubetest.Shared(t))
 	d := l.open()
 	v := l.make(d)
-	l.delete(kubetest.Claims, l.namespace, v.Native)
-	kubetest.Await(t, l.cluster, kubetest.Claims, l.namespace, v.Native, func(c *kubetest.Claim) bool { return c == nil })
+	l.delete(kube.PersistentVolumeClaims, l.namespace, v.Native)
+	kubetest.Await(t, l.cluster, kube.PersistentVolumeClaims, l.namespace, v.Native, func(c *kubetest.Claim) bool { return c == nil })
 	if _, err := d.Volume(t.Context(), v.Name); !fault.Is(err, fault.NotFound) {
 		t.Errorf("%v", err)
 	}
@@ -433,8 +433,8 @@ func TestClaimsThatGoBehindItsBack(t *testing.T) {
 		_, err := d.CreateVolume(t.Context(), spec)
 		made <- err
 	}()
-	kubetest.Await(t, l.cluster, kubetest.Claims, l.namespace, spec.Native, func(c *kubetest.Claim) bool { return c != nil })
-	l.delete(kubetest.Claims, l.namespace, spec.Native)
+	kubetest.Await(t, l.cluster, kube.PersistentVolumeClaims, l.namespace, spec.Native, func(c *kubetest.Claim) bool { return c != nil })
+	l.delete(kube.PersistentVolumeClaims, l.namespace, spec.Native)
 	if err := <-made; !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "deleted in the cluster") {
 		t.Errorf("%v", err)
 	}
@@ -443,8 +443,8 @@ func TestClaimsThatGoBehindItsBack(t *testing.T) {
 	// The volume of one is lost.
 	gone := lostClaim(l.spec().Native, l.class)
 	gone.Meta.Labels = map[string]string{"mainstay/native": gone.Meta.Name}
-	kubetest.Create(t, l.cluster, kubetest.Claims, l.namespace, gone)
-	kubetest.Await(t, l.cluster, kubetest.Claims, l.namespace, gone.Meta.Name, func(c *kubetest.Claim) bool {
+	kubetest.Create(t, l.cluster, kube.PersistentVolumeClaims, l.namespace, gone)
+	kubetest.Await(t, l.cluster, kube.PersistentVolumeClaims, l.namespace, gone.Meta.Name, func(c *kubetest.Claim) bool {
 		return c != nil && c.Status.Phase == "Lost"
 	})
 	found := false
@@ -584,11 +584,11 @@ func TestManyClaimsAreReadPageByPage(t *testing.T) {
 		running.Go(func() {
 			for i := range todo {
 				c := lostClaim(fmt.Sprintf("claim-%04d", i), l.class)
-				if _, err := kube.Create(t.Context(), l.cluster.Client, kubetest.Claims, l.namespace, c); err != nil {
+				if _, err := kube.Create(t.Context(), l.cluster.Client, kube.PersistentVolumeClaims, l.namespace, c); err != nil {
 					t.Errorf("%v", err)
 					continue
 				}
-				if _, err := kube.Apply(t.Context(), l.cluster.Client, kubetest.Claims.Status(), l.namespace, c.Meta.Name, &kubetest.Claim{
+				if _, err := kube.Apply(t.Context(), l.cluster.Client, kube.PersistentVolumeClaims.Status(), l.namespace, c.Meta.Name, &kubetest.Claim{
 					Status: kubetest.ClaimStatus{Phase: "Lost"},
 				}); err != nil {
 					t.Errorf("%v", err)

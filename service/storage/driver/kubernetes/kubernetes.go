@@ -52,7 +52,7 @@ func Open(ctx context.Context, cfg Config) (*Driver, error) {
 	d := &Driver{
 		client: client, namespace: cmp.Or(cfg.Namespace, client.Namespace()), patience: cmp.Or(cfg.Patience, DefaultPatience),
 	}
-	system, err := kube.Get[object](ctx, client, namespaces, "", "kube-system")
+	system, err := kube.Get[object](ctx, client, kube.Namespaces, "", "kube-system")
 	switch {
 	case err != nil:
 		return nil, err
@@ -61,7 +61,7 @@ func Open(ctx context.Context, cfg Config) (*Driver, error) {
 			"not %s; check the kubeconfig", system.Meta.UID, cfg.UID)
 	}
 	d.uid = system.Meta.UID
-	if _, err := kube.Get[object](ctx, client, namespaces, "", d.namespace); err != nil {
+	if _, err := kube.Get[object](ctx, client, kube.Namespaces, "", d.namespace); err != nil {
 		if fault.Is(err, fault.NotFound) {
 			return nil, fault.Wrap(fault.Unavailable, err, "the cluster has no namespace %s", d.namespace)
 		}
@@ -84,14 +84,14 @@ func (d *Driver) Capabilities() driver.Capabilities { return *d.can.Load() }
 func (d *Driver) look(ctx context.Context) (map[string]*storageClass, error) {
 	classes := map[string]*storageClass{}
 	can := driver.Capabilities{}
-	if err := kube.Each(ctx, d.client, storageClasses, "", kube.Query{}, func(c *storageClass) error {
+	if err := kube.Each(ctx, d.client, kube.StorageClasses, "", kube.Query{}, func(c *storageClass) error {
 		classes[c.Meta.Name] = c
 		can.Expansion = can.Expansion || c.AllowVolumeExpansion
 		return nil
 	}); err != nil {
 		return nil, err
 	}
-	snapshots, err := d.client.Serves(ctx, volumeSnapshots)
+	snapshots, err := d.client.Serves(ctx, kube.VolumeSnapshots)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (d *Driver) Inspect(ctx context.Context) (driver.Cluster, error) {
 		return driver.Cluster{}, err
 	}
 	free := map[string]int64{}
-	if err := kube.Each(ctx, d.client, capacities, "", kube.Query{}, func(c *capacity) error {
+	if err := kube.Each(ctx, d.client, kube.CSIStorageCapacities, "", kube.Query{}, func(c *capacity) error {
 		free[c.StorageClassName] += kube.Bytes(c.Capacity)
 		return nil
 	}); err != nil {
@@ -152,9 +152,9 @@ func (d *Driver) Inspect(ctx context.Context) (driver.Cluster, error) {
 	return out, nil
 }
 
-// EachVolume calls do with the volumes of the namespace. Claims whose volumes are not made yet are none.
+// EachVolume calls do with the volumes of the namespace. It leaves out claims whose volumes are not made yet.
 func (d *Driver) EachVolume(ctx context.Context, do func(driver.Volume) error) error {
-	return kube.Each(ctx, d.client, claims, d.namespace, kube.Query{}, func(c *claim) error {
+	return kube.Each(ctx, d.client, kube.PersistentVolumeClaims, d.namespace, kube.Query{}, func(c *claim) error {
 		if !c.complete() {
 			return nil
 		}
@@ -191,7 +191,7 @@ func (d *Driver) told(ctx context.Context, r kube.Resource, m *kube.Meta, err er
 		q := kube.Query{Fields: strings.Join([]string{
 			"involvedObject.kind=" + r.Kind, "involvedObject.name=" + m.Name, "involvedObject.uid=" + m.UID, "type=Warning",
 		}, ",")}
-		err := kube.Each(ctx, d.client, events, d.namespace, q, func(e *event) error {
+		err := kube.Each(ctx, d.client, kube.Events, d.namespace, q, func(e *event) error {
 			if !e.Last.Before(last.Last) {
 				last = *e
 			}

@@ -6,24 +6,6 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/kube"
 )
 
-const snapshotGroup = "snapshot.storage.k8s.io"
-
-// The kinds of objects.
-var (
-	namespaces     = kube.Resource{Version: "v1", Kind: "Namespace", Plural: "namespaces"}
-	pods           = kube.Resource{Version: "v1", Kind: "Pod", Plural: "pods"}
-	events         = kube.Resource{Version: "v1", Kind: "Event", Plural: "events"}
-	claims         = kube.Resource{Version: "v1", Kind: "PersistentVolumeClaim", Plural: "persistentvolumeclaims"}
-	storageClasses = kube.Resource{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass", Plural: "storageclasses"}
-	capacities     = kube.Resource{
-		Group: "storage.k8s.io", Version: "v1", Kind: "CSIStorageCapacity", Plural: "csistoragecapacities",
-	}
-	volumeSnapshots = kube.Resource{Group: snapshotGroup, Version: "v1", Kind: "VolumeSnapshot", Plural: "volumesnapshots"}
-	snapshotClasses = kube.Resource{
-		Group: snapshotGroup, Version: "v1", Kind: "VolumeSnapshotClass", Plural: "volumesnapshotclasses",
-	}
-)
-
 // object is one of which only the metadata counts.
 type object struct {
 	Meta kube.Meta `json:"metadata"`

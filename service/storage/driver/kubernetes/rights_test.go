@@ -27,7 +27,7 @@ var secrets = kube.Resource{Version: "v1", Kind: "Secret", Plural: "secrets"}
 
 // kinds are those of the manifest.
 var kinds = map[string]kube.Resource{
-	"Namespace":          kubetest.Namespaces,
+	"Namespace":          kube.Namespaces,
 	"Secret":             secrets,
 	"ServiceAccount":     {Version: "v1", Kind: "ServiceAccount", Plural: "serviceaccounts"},
 	"Role":               {Group: rbac, Version: "v1", Kind: "Role", Plural: "roles"},
@@ -139,13 +139,13 @@ func TestTheAccountOfTheManifestMayDoWhatItNeedsAndNoMore(t *testing.T) {
 	for _, at := range []struct {
 		kind      kube.Resource
 		namespace string
-	}{{secrets, "mainstay"}, {kubetest.Claims, other}, {kubetest.Pods, other}, {kubetest.Snapshots, other}, {kubetest.Volumes, ""}} {
+	}{{secrets, "mainstay"}, {kube.PersistentVolumeClaims, other}, {kube.Pods, other}, {kube.VolumeSnapshots, other}, {kube.PersistentVolumes, ""}} {
 		err := kube.Each(t.Context(), client, at.kind, at.namespace, kube.Query{}, func(*kubetest.Object) error { return nil })
 		if !fault.Is(err, fault.Denied) {
 			t.Errorf("it reads the %s of %q: %v", at.kind.Plural, at.namespace, err)
 		}
 	}
-	if _, err := kube.Create(t.Context(), client, kubetest.Pods, "mainstay", kubetest.PodUsing("pod", "none")); !fault.Is(err, fault.Denied) {
+	if _, err := kube.Create(t.Context(), client, kube.Pods, "mainstay", kubetest.PodUsing("pod", "none")); !fault.Is(err, fault.Denied) {
 		t.Errorf("it makes pods: %v", err)
 	}
 }

@@ -34,7 +34,7 @@ func (s *volumeSnapshot) snapshot() driver.Snapshot {
 	}
 }
 
-// findSnapshot returns a VolumeSnapshot of the gateway, ready or not. It is a fault of kind NotFound if there is none,
+// findSnapshot returns a VolumeSnapshot of the gateway, ready or not. It is a fault of kind NotFound if it does not exist,
 // and of kind Conflict if the gateway did not make it.
 func (d *Driver) findSnapshot(ctx context.Context, native string) (*volumeSnapshot, error) {
 	if err := check("snapshot", driver.SnapshotName(""), native); err != nil {
@@ -46,12 +46,12 @@ func (d *Driver) findSnapshot(ctx context.Context, native string) (*volumeSnapsh
 		}
 		return nil, err
 	}
-	s, err := kube.Get[volumeSnapshot](ctx, d.client, volumeSnapshots, d.namespace, native)
+	s, err := kube.Get[volumeSnapshot](ctx, d.client, kube.VolumeSnapshots, d.namespace, native)
 	switch {
 	case fault.Is(err, fault.NotFound):
 		return nil, errNone("snapshot", native)
 	case err == nil && !own(&s.Meta):
-		return nil, errForeign(volumeSnapshots, native)
+		return nil, errForeign(kube.VolumeSnapshots, native)
 	}
 	return s, err
 }
@@ -74,7 +74,7 @@ const isDefault = "snapshot.storage.kubernetes.io/is-default-class"
 // snapshotClass returns the name of the class for snapshots of a CSI driver: its default one, or else the first.
 func (d *Driver) snapshotClass(ctx context.Context, provisioner string) (string, error) {
 	first, chosen := "", ""
-	if err := kube.Each(ctx, d.client, snapshotClasses, "", kube.Query{}, func(c *snapshotClass) error {
+	if err := kube.Each(ctx, d.client, kube.VolumeSnapshotClasses, "", kube.Query{}, func(c *snapshotClass) error {
 		if c.Driver != provisioner {
 			return nil
 		}
@@ -98,9 +98,9 @@ func (d *Driver) snapshotClass(ctx context.Context, provisioner string) (string,
 
 // canSnapshot returns a fault if the cluster has no VolumeSnapshots.
 func (d *Driver) canSnapshot(ctx context.Context) error {
-	served, err := d.client.Serves(ctx, volumeSnapshots)
+	served, err := d.client.Serves(ctx, kube.VolumeSnapshots)
 	if err == nil && !served {
-		err = fault.New(fault.Invalid, "the cluster has no VolumeSnapshots (%s)", snapshotGroup).WithCode("unsupported")
+		err = fault.New(fault.Invalid, "the cluster has no VolumeSnapshots (%s)", kube.VolumeSnapshots.Group).WithCode("unsupported")
 	}
 	return err
 }
@@ -121,7 +121,7 @@ func (d *Driver) CreateSnapshot(
 	}
 	ctx, cancel := d.patient(ctx)
 	defer cancel()
-	if err := kube.Await(ctx, d.client, volumeSnapshots, d.namespace, n.Native, func(now *volumeSnapshot) (bool, error) {
+	if err := kube.Await(ctx, d.client, kube.VolumeSnapshots, d.namespace, n.Native, func(now *volumeSnapshot) (bool, error) {
 		if now == nil || now.Meta.UID != s.Meta.UID || !now.Meta.DeletionTimestamp.IsZero() {
 			return false, fault.New(fault.Conflict, "the VolumeSnapshot %s was deleted in the cluster", n.Native)
 		}
@@ -129,7 +129,7 @@ func (d *Driver) CreateSnapshot(
 		return now.Status.Ready, nil
 	}); err != nil {
 		return driver.Snapshot{}, d.why(ctx, err, func(ctx context.Context) (string, error) {
-			now, err := kube.Get[volumeSnapshot](ctx, d.client, volumeSnapshots, d.namespace, n.Native)
+			now, err := kube.Get[volumeSnapshot](ctx, d.client, kube.VolumeSnapshots, d.namespace, n.Native)
 			if err != nil {
 				return "", err
 			}
@@ -160,7 +160,7 @@ func (d *Driver) makeSnapshot(ctx context.Context, of driver.Name, native string
 	meta.Annotations = map[string]string{
 		noteClass: of.Pool, noteKind: string(v.Kind), noteSize: strconv.FormatInt(v.Size, 10),
 	}
-	s, err := kube.Create(ctx, d.client, volumeSnapshots, d.namespace, &volumeSnapshot{
+	s, err := kube.Create(ctx, d.client, kube.VolumeSnapshots, d.namespace, &volumeSnapshot{
 		Meta: meta, Spec: snapshotSpec{Class: name, Source: snapshotSource{of.Native}},
 	})
 	if fault.Is(err, fault.Conflict) { // another process was faster
@@ -178,7 +178,7 @@ func (d *Driver) DeleteSnapshot(ctx context.Context, n driver.Name) error {
 	if err != nil {
 		return err
 	}
-	return d.remove(ctx, volumeSnapshots, &s.Meta)
+	return d.remove(ctx, kube.VolumeSnapshots, &s.Meta)
 }
 
 // CloneSnapshot makes a claim with the content of a snapshot, and waits until the cluster has made its volume.
@@ -199,5 +199,5 @@ func (d *Driver) CloneSnapshot(
 		return driver.Volume{}, fault.InvalidField("kind", "a clone is of the kind of its snapshot, %s", s.Kind)
 	}
 	spec.Size = max(spec.Size, s.Size)
-	return d.claim(ctx, spec, &dataSource{APIGroup: snapshotGroup, Kind: volumeSnapshots.Kind, Name: s.Native})
+	return d.claim(ctx, spec, &dataSource{APIGroup: kube.VolumeSnapshots.Group, Kind: kube.VolumeSnapshots.Kind, Name: s.Native})
 }

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,20 +78,20 @@ func check(noun, prefix, native string) error {
 	return nil
 }
 
-// find returns a claim of the gateway, complete or not. It is a fault of kind NotFound if there is none in the pool,
+// find returns a claim of the gateway, complete or not. It is a fault of kind NotFound if the pool has no such claim,
 // and of kind Conflict if the gateway did not make it.
 func (d *Driver) find(ctx context.Context, n driver.Name) (*claim, error) {
 	if err := check("volume", driver.VolumeName(""), n.Native); err != nil {
 		return nil, err
 	}
-	c, err := kube.Get[claim](ctx, d.client, claims, d.namespace, n.Native)
+	c, err := kube.Get[claim](ctx, d.client, kube.PersistentVolumeClaims, d.namespace, n.Native)
 	switch {
 	case fault.Is(err, fault.NotFound):
 		return nil, errNone("volume", n.Native)
 	case err != nil:
 		return nil, err
 	case !own(&c.Meta):
-		return nil, errForeign(claims, n.Native)
+		return nil, errForeign(kube.PersistentVolumeClaims, n.Native)
 	case c.Spec.StorageClassName != n.Pool:
 		return nil, errNone("volume", n.Native)
 	}
@@ -111,7 +112,7 @@ func (d *Driver) Volume(ctx context.Context, n driver.Name) (driver.Volume, erro
 
 // class returns the storage class of a pool, in which volumes can be made.
 func (d *Driver) class(ctx context.Context, pool string) (*storageClass, error) {
-	c, err := kube.Get[storageClass](ctx, d.client, storageClasses, "", pool)
+	c, err := kube.Get[storageClass](ctx, d.client, kube.StorageClasses, "", pool)
 	if fault.Is(err, fault.NotFound) {
 		return nil, fault.Wrap(fault.NotFound, err, "the storage has no pool %s", pool)
 	}
@@ -156,7 +157,7 @@ func (d *Driver) make(ctx context.Context, spec driver.VolumeSpec, from *dataSou
 	if _, err := d.class(ctx, spec.Pool); err != nil {
 		return nil, err
 	}
-	c, err := kube.Create(ctx, d.client, claims, d.namespace, &claim{
+	c, err := kube.Create(ctx, d.client, kube.PersistentVolumeClaims, d.namespace, &claim{
 		Meta: ours(spec.Native),
 		Spec: claimSpec{
 			AccessModes: []string{"ReadWriteOnce"}, StorageClassName: spec.Pool, VolumeMode: modes[spec.Kind],
@@ -173,7 +174,7 @@ func (d *Driver) make(ctx context.Context, spec driver.VolumeSpec, from *dataSou
 func (d *Driver) await(ctx context.Context, c *claim, so func(*claim) bool) (driver.Volume, error) {
 	ctx, cancel := d.patient(ctx)
 	defer cancel()
-	err := kube.Await(ctx, d.client, claims, d.namespace, c.Meta.Name, func(now *claim) (bool, error) {
+	err := kube.Await(ctx, d.client, kube.PersistentVolumeClaims, d.namespace, c.Meta.Name, func(now *claim) (bool, error) {
 		if now == nil || now.Meta.UID != c.Meta.UID || !now.Meta.DeletionTimestamp.IsZero() {
 			return false, fault.New(fault.Conflict, "the claim %s was deleted in the cluster", c.Meta.Name)
 		}
@@ -181,7 +182,7 @@ func (d *Driver) await(ctx context.Context, c *claim, so func(*claim) bool) (dri
 		return so(now), nil
 	})
 	if err != nil {
-		return driver.Volume{}, d.told(ctx, claims, &c.Meta, err)
+		return driver.Volume{}, d.told(ctx, kube.PersistentVolumeClaims, &c.Meta, err)
 	}
 	return c.volume(), nil
 }
@@ -206,7 +207,7 @@ func (d *Driver) ExpandVolume(ctx context.Context, n driver.Name, size int64) (d
 			"(allowVolumeExpansion)", n.Pool).WithCode("unsupported")
 	}
 	if kube.Bytes(c.Spec.Resources.Requests.Storage) < size {
-		if c, err = kube.Apply(ctx, d.client, claims, d.namespace, n.Native, &claim{
+		if c, err = kube.Apply(ctx, d.client, kube.PersistentVolumeClaims, d.namespace, n.Native, &claim{
 			Meta: kube.Meta{Name: n.Native, UID: c.Meta.UID},
 			Spec: claimSpec{Resources: resources{storage{strconv.FormatInt(size, 10)}}},
 		}); err != nil {
@@ -221,8 +222,8 @@ const maxNamed = 3
 
 // users returns the names of pods that use a claim, at most maxNamed of them.
 func (d *Driver) users(ctx context.Context, native string) (names []string, err error) {
-	enough := fault.New(fault.Conflict, "enough")
-	err = kube.Each(ctx, d.client, pods, d.namespace, kube.Query{}, func(p *pod) error {
+	enough := errors.New("enough")
+	err = kube.Each(ctx, d.client, kube.Pods, d.namespace, kube.Query{}, func(p *pod) error {
 		for _, v := range p.Spec.Volumes {
 			if v.Claim.Name == native && !slices.Contains(names, p.Meta.Name) {
 				names = append(names, p.Meta.Name)
@@ -233,7 +234,7 @@ func (d *Driver) users(ctx context.Context, native string) (names []string, err 
 		}
 		return nil
 	})
-	if err == error(enough) {
+	if errors.Is(err, enough) {
 		err = nil
 	}
 	return names, err
@@ -252,7 +253,7 @@ func (d *Driver) DeleteVolume(ctx context.Context, n driver.Name) error {
 	if err := d.unused(ctx, n.Native); err != nil {
 		return err
 	}
-	if err := d.remove(ctx, claims, &c.Meta); err != nil {
+	if err := d.remove(ctx, kube.PersistentVolumeClaims, &c.Meta); err != nil {
 		// A pod that has come between keeps it.
 		if used := d.unused(context.WithoutCancel(ctx), n.Native); fault.Is(used, fault.Conflict) {
 			return used
