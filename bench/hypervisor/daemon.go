@@ -16,6 +16,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/mainstay-infra/mainstay/bench/section"
 )
 
 // daemon is a measured hypervisor daemon.
@@ -55,20 +57,10 @@ func (b *bench) start(ctx context.Context, name string, args ...string) (*daemon
 	if err := d.cmd.Start(); err != nil {
 		return nil, err
 	}
-	for {
-		res, err := d.http.Get(d.url + "/readyz")
-		if err == nil {
-			_ = res.Body.Close()
-			if res.StatusCode == http.StatusOK {
-				return d, nil
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return nil, errors.Join(ctx.Err(), d.stop())
-		case <-time.After(20 * time.Millisecond):
-		}
+	if err := section.AwaitReady(ctx, d.http, d.url); err != nil {
+		return nil, errors.Join(err, d.stop())
 	}
+	return d, nil
 }
 
 // stop deletes the VMs and stops the daemon.

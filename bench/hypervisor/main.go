@@ -12,13 +12,11 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
+
+	"github.com/mainstay-infra/mainstay/bench/section"
 )
 
 type options struct {
@@ -29,11 +27,11 @@ type options struct {
 	megabytes int // of a backup
 }
 
-var sections = []struct {
-	name string
-	run  func(context.Context, *bench) error
-}{{"boot", boot}, {"instant", instant}, {"sandbox", sandboxes}, {"list", lists}, {"history", histories}, {"fleet", fleets}, {"backup", backups},
-	{"vm-backup", vmBackups}, {"vm-load", vmLoad}}
+var sections = []section.Section[*bench]{
+	{Name: "boot", Run: boot}, {Name: "instant", Run: instant}, {Name: "sandbox", Run: sandboxes}, {Name: "list", Run: lists},
+	{Name: "history", Run: histories}, {Name: "fleet", Run: fleets}, {Name: "backup", Run: backups},
+	{Name: "vm-backup", Run: vmBackups}, {Name: "vm-load", Run: vmLoad},
+}
 
 // bench is a run, with a folder that is removed at the end.
 type bench struct {
@@ -50,31 +48,13 @@ func main() {
 	flag.IntVar(&b.creates, "creates", 400, "VMs that are made across a fleet")
 	flag.IntVar(&b.megabytes, "megabytes", 512, "size of the disk that is backed up")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := b.run(ctx, strings.Split(*chosen, ",")); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
-}
-
-func (b *bench) run(ctx context.Context, chosen []string) (err error) {
-	if b.bin, err = filepath.Abs(b.bin); err != nil {
-		return err
-	}
-	if b.dir, err = os.MkdirTemp("", "bench-hypervisor-"); err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(b.dir) }()
-	for _, s := range sections {
-		if !slices.Contains(chosen, s.name) {
-			continue
+	section.Main("hypervisor", func(ctx context.Context, folder string) (err error) {
+		b.dir = folder
+		if b.bin, err = filepath.Abs(b.bin); err != nil {
+			return err
 		}
-		if err := s.run(ctx, b); err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
-		}
-	}
-	return nil
+		return section.Run(ctx, &b, sections, *chosen)
+	})
 }
 
 // middle returns the median.

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mainstay-infra/mainstay/bench/section"
 	"github.com/mainstay-infra/mainstay/kit/cephlab"
 )
 
@@ -54,20 +55,9 @@ func (b *bench) start(ctx context.Context, name string, labs ...*cephlab.Lab) (*
 	if err := g.cmd.Start(); err != nil {
 		return nil, err
 	}
-	for {
-		res, err := g.http.Get(g.url + "/readyz")
-		if err == nil {
-			_ = res.Body.Close()
-			if res.StatusCode == http.StatusOK {
-				break
-			}
-		}
-		select {
-		case <-ctx.Done():
-			g.stop()
-			return nil, ctx.Err()
-		case <-time.After(20 * time.Millisecond):
-		}
+	if err := section.AwaitReady(ctx, g.http, g.url); err != nil {
+		g.stop()
+		return nil, err
 	}
 	for _, lab := range labs {
 		if err := g.register(lab.Name); err != nil {
@@ -101,7 +91,7 @@ func (g *gateway) call(method, path string, body, into any) error {
 	return err
 }
 
-// page is call, and returns the path of the next page; empty: there is none.
+// page is call, and returns the path of the next page, or "" after the last one.
 func (g *gateway) page(method, path string, body, into any) (next string, err error) {
 	var r io.Reader
 	if body != nil {

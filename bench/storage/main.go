@@ -6,14 +6,11 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 
+	"github.com/mainstay-infra/mainstay/bench/section"
 	"github.com/mainstay-infra/mainstay/kit/cephlab"
 )
 
@@ -29,10 +26,10 @@ type bench struct {
 	lab *cephlab.Lab // the cluster of most sections
 }
 
-var sections = []struct {
-	name string
-	run  func(context.Context, *bench) error
-}{{"calls", calls}, {"lists", lists}, {"backup", backups}, {"sparse", sparse}, {"hang", hang}}
+var sections = []section.Section[*bench]{
+	{Name: "calls", Run: calls}, {Name: "lists", Run: lists}, {Name: "backup", Run: backups}, {Name: "sparse", Run: sparse},
+	{Name: "hang", Run: hang},
+}
 
 func main() {
 	var b bench
@@ -43,35 +40,17 @@ func main() {
 	flag.Int64Var(&b.megabytes, "megabytes", 512, "size of the image that is backed up, in MiB")
 	flag.Int64Var(&b.sparse, "gigabytes", 20, "size of the sparse image, in GiB")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := b.run(ctx, strings.Split(*chosen, ",")); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
-}
-
-func (b *bench) run(ctx context.Context, chosen []string) (err error) {
-	if b.bin, err = filepath.Abs(b.bin); err != nil {
-		return err
-	}
-	if b.dir, err = os.MkdirTemp("", "bench-storage-"); err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(b.dir) }()
-	if b.lab, err = b.cluster(ctx, "one"); err != nil {
-		return err
-	}
-	defer b.lab.Kill()
-	for _, s := range sections {
-		if !slices.Contains(chosen, s.name) {
-			continue
+	section.Main("storage", func(ctx context.Context, folder string) (err error) {
+		b.dir = folder
+		if b.bin, err = filepath.Abs(b.bin); err != nil {
+			return err
 		}
-		if err := s.run(ctx, b); err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
+		if b.lab, err = b.cluster(ctx, "one"); err != nil {
+			return err
 		}
-	}
-	return nil
+		defer b.lab.Kill()
+		return section.Run(ctx, &b, sections, *chosen)
+	})
 }
 
 // cluster starts a Ceph cluster with one OSD and an object gateway.
