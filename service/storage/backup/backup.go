@@ -74,7 +74,7 @@ func (m *Manager) Create(ctx context.Context, req record.BackupRequest) (record.
 	return m.store.CreateBackup(ctx, req, m.cfg.Jobs.Begin)
 }
 
-// CheckKey refuses a name that is not that of an entry with a key. An empty one is none.
+// CheckKey refuses a name that no entry of the setting backup-keys has. It takes an empty one.
 func (m *Manager) CheckKey(name string) error {
 	if _, known := m.cfg.Keys[name]; name != "" && !known {
 		return fault.InvalidField("key_ref", "the setting backup-keys has no entry %s", name)

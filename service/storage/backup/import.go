@@ -19,9 +19,9 @@ import (
 	"github.com/mainstay-infra/mainstay/service/storage/state"
 )
 
-// intake is what a job that takes in backups has come to.
+// intake is what a job that takes in backups has found.
 type intake struct {
-	took, passed int    // backups that are new, and objects that are none
+	took, passed int    // new backups, and objects that are not backups
 	example      string // what is wrong with one that was passed over
 }
 
@@ -41,11 +41,11 @@ func (in *intake) String() string {
 }
 
 // take is the job that takes in the backups of a bucket that are not known: those with data from the repository, the
-// others from their manifests. An object that is no backup does not keep the others from being taken in.
+// others from their manifests. Objects that are not backups are passed over.
 func (m *Manager) take(ctx context.Context, a record.ImportArgs, progress func(float64)) error {
 	var in intake
 	err := m.takeData(ctx, a, &in)
-	if fault.Is(err, fault.Unavailable) && fault.From(errors.Unwrap(err)).PublicCode() == "repository_not_found" {
+	if notCreated(err) {
 		err = nil // there are only manifests
 	}
 	if err == nil {

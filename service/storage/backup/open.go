@@ -61,6 +61,11 @@ func unavailable(err error) error {
 	return fault.Wrap(fault.Unavailable, err, "the backups in the bucket cannot be reached: %s", fault.From(err).Message)
 }
 
+// notCreated reports whether repository has failed because the bucket has no repository, or none yet.
+func notCreated(err error) bool {
+	return fault.Is(err, fault.Unavailable) && fault.From(errors.Unwrap(err)).PublicCode() == "repository_not_found"
+}
+
 // repository opens the repository in a bucket that is encrypted with a key. With create, it makes a missing one.
 func (m *Manager) repository(ctx context.Context, at record.BackupBucket, create bool) (*repository.Repository, error) {
 	m.mu.Lock()

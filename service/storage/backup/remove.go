@@ -134,6 +134,9 @@ func (m *Manager) Prune(ctx context.Context) error {
 	var problems []error
 	for _, at := range all {
 		repo, err := m.repository(ctx, at, false)
+		if notCreated(err) {
+			continue // its first backup is being made
+		}
 		if err == nil {
 			_, err = repo.Prune(ctx, repository.PruneOptions{})
 		}
