@@ -58,7 +58,7 @@ func run(ctx context.Context, args []string) error {
 		return errors.New(usage)
 	}
 	flags := flag.NewFlagSet("devcluster up", flag.ContinueOnError)
-	dir := flags.String("dir", "", "folder of the cluster, made if there is none")
+	dir := flags.String("dir", "", "folder of the cluster; created if it does not exist")
 	var crds []string
 	flags.Func("crds", "YAML file, or folder of such files, with CRDs to install; may be repeated",
 		func(path string) error {

@@ -75,7 +75,7 @@ The enrollment token is found as by 'mainstay edge site enroll'.`,
 	f.DurationVar(
 		&cfg.Heartbeat, "heartbeat", 0, "time between two heartbeats of a site; 0 is what the server asks for",
 	)
-	f.DurationVar(&cfg.EventInterval, "event-interval", 10*time.Second, "time between two events of a site; 0 is none")
+	f.DurationVar(&cfg.EventInterval, "event-interval", 10*time.Second, "time between two events of a site; 0 sends none")
 	f.DurationVar(&cfg.OTADuration, "update-duration", 20*time.Second, "how long a device takes for an update, about")
 	f.IntVar(&cfg.Workers, "workers", 64, "requests under way at once")
 	f.Uint64Var(&cfg.Seed, "seed", 1, "makes the same things happen again")

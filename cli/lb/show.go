@@ -64,7 +64,7 @@ func sentence(e lbapi.Explanation) string {
 	slot := fmt.Sprintf("slot %d of %d", e.Slot, e.Slots)
 	switch e.Reason {
 	case lbapi.ExplanationReasonNoVip:
-		return "No VIP has this address, port and protocol: the packet is none of the load balancer's."
+		return "No VIP has this address, port and protocol: the packet is not for the load balancer."
 	case lbapi.ExplanationReasonNoBackend:
 		return fmt.Sprintf("%s drops it: no backend is healthy.", vip)
 	case lbapi.ExplanationReasonFlow:

@@ -182,9 +182,9 @@ func (k *cluster) print(c *call) error {
 func (k *cluster) table(c *call) error {
 	switch k.State {
 	case cephNone:
-		return c.Say("Nothing is running: there is no cluster in %s. 'mainstay storage dev-ceph up' makes one.", k.Dir)
+		return c.Say("There is no cluster in %s. 'mainstay storage dev-ceph up' creates one.", k.Dir)
 	case cephStopped:
-		return c.Say("Nothing is running: the cluster in %s is stopped. 'mainstay storage dev-ceph up' starts it.", k.Dir)
+		return c.Say("The cluster in %s is stopped. 'mainstay storage dev-ceph up' starts it.", k.Dir)
 	case cephUnfinished:
 		if err := c.Say("The cluster in %s is not complete. 'mainstay storage dev-ceph up' completes it.", k.Dir); err != nil {
 			return err

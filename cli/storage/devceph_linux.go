@@ -118,7 +118,7 @@ func cephDown(ctx context.Context, c *call, dir string, purge, yes bool) error {
 	}
 	l, err := cephlab.Open(dir)
 	if fault.Is(err, fault.NotFound) {
-		return c.Say("Nothing is running: there is no cluster in %s.", dir)
+		return c.Say("There is no cluster in %s.", dir)
 	}
 	if err != nil {
 		return err

@@ -70,10 +70,10 @@ func TestDevCephRunsACluster(t *testing.T) {
 		{"down --purge", 2, []string{"Nobody is there to ask"}},
 		{"down", 0, []string{"Its data stays."}},
 		{"down", 0, []string{"Its data stays."}},
-		{"status", 0, []string{"Nothing is running: the cluster in " + at + " is stopped."}},
+		{"status", 0, []string{"The cluster in " + at + " is stopped."}},
 		{"status --template {{.state}}", 0, []string{"stopped"}},
 		{"down --purge --yes", 0, []string{"Removed the cluster"}},
-		{"down --purge --yes", 0, []string{"Nothing is running"}},
+		{"down --purge --yes", 0, []string{"There is no cluster in " + at}},
 		{"status -o json", 0, []string{`"state": "none"`, `"daemons": []`}},
 	} {
 		code, out, errOut := devCeph(t, dir, strings.Fields(step.line)...)

@@ -122,7 +122,7 @@ func record(dir string, s Settings) (l *Lab, err error) {
 	return Open(dir)
 }
 
-// freePort returns a port that nothing listens on. It is none of those that the kernel gives to connections, so that
+// freePort returns a port that nothing listens on. It is not one of those that the kernel gives to connections, so that
 // it is still free after a reboot.
 func freePort() (int, error) {
 	const first, count, tries = 20000, 10000, 100

@@ -21,13 +21,13 @@ import (
 // made are the names of what a cluster makes in its folder, but for those of its OSDs.
 var made = []string{recordFile, lockFile, readyFile, confFile, keyringFile, accessFile, "mon", "mgr", "log", "run"}
 
-// own reports whether a cluster made what has this name in its folder.
+// own reports whether a name in the folder is that of something a cluster has made.
 func own(name string) bool {
 	return slices.Contains(made, name) || strings.HasPrefix(name, "osd.") || strings.Contains(name, begun) ||
 		unfinished(name)
 }
 
-// unfinished reports whether it is a file's that a process was writing by package durable when it was killed.
+// unfinished reports whether a name is that of a file that a killed process has left half written (package durable).
 func unfinished(name string) bool {
 	return strings.HasPrefix(name, durable.TempPrefix) ||
 		slices.ContainsFunc(made, func(file string) bool { return strings.HasPrefix(name, "."+file+"-") })

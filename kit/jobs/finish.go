@@ -110,7 +110,7 @@ func (r *Runner) settle(
 	return next.State, err
 }
 
-// codeOf returns the public code of the fault in an error's chain; empty: there is none.
+// codeOf returns the public code of the fault in an error's chain, or "" if there is none.
 func codeOf(err error) string {
 	if f, ok := errors.AsType[*fault.Error](err); ok {
 		return f.PublicCode()

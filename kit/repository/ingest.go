@@ -366,7 +366,7 @@ func (in *ingest) collect(ctx context.Context, j *job, ids []blobID) error {
 			in.item.New += int64(j.raw)
 			in.item.Stored += stored
 		}
-		j.sealed = nil // the list of a segment's jobs holds j, and 1 GiB if it held their content
+		j.sealed = nil // the segment keeps its jobs until its end; with their content, they would be 1 GiB
 	}
 	if in.w.progress != nil {
 		in.w.progress(Progress{in.done, in.total, in.item.Read, in.item.New, in.item.Stored})

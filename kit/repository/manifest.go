@@ -50,7 +50,7 @@ type Backup struct {
 	// Seen are these. A backup that was removed behind the repository's back is missed by that.
 	Sequence uint64 `json:"sequence"`
 	Seen     []ID   `json:"seen"`
-	// Void says that this is no backup: the writer with this id was given up, and cannot commit.
+	// Void says that this is not a backup: the writer with this id was given up, and cannot commit.
 	Void bool `json:"void,omitempty"`
 
 	place string

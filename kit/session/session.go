@@ -62,7 +62,7 @@ type Config struct {
 	// the sign-in page. An empty Token stands for "Token".
 	Token, TokenHint string
 	// SingleSignOn is the path where single sign-on begins, if the service's API has one. OIDC
-	// stands for a login that the Manager serves itself. Empty and nil: there is none.
+	// stands for a login that the Manager serves itself. Both may be empty.
 	SingleSignOn string
 	OIDC         *auth.OIDC
 	// SignedIn is called before a session is opened, with the caller in the context. how is

@@ -241,7 +241,7 @@ func (pol *Policy) check(p *document.Problems) {
 		}
 		seen[t.Tenant] = true
 		if t.MaxVCPUsTotal < 0 || t.MaxMemoryMiBTotal < 0 || t.MaxVMsTotal < 0 {
-			p.Add(path, "limits must be 0, which is none, or more")
+			p.Add(path, "limits must be 0 (no limit) or more")
 		}
 	}
 }

@@ -134,7 +134,7 @@ func checkHeartbeat(name string, hb *hypervisorapi.Heartbeat) error {
 	}
 	for _, b := range hb.Backends {
 		if !b.Valid() {
-			return fault.InvalidField("backends", "%.32q is none", string(b))
+			return fault.InvalidField("backends", "%.32q is not a backend", string(b))
 		}
 	}
 	if hb.Backends == nil {

@@ -89,9 +89,9 @@ type Config struct {
 	// Cookies seals the sessions of the console, and Ended knows those that were signed out.
 	Cookies *auth.Sealer
 	Ended   session.Ended
-	// SignOn is the login at an OIDC provider; nil: there is none.
+	// SignOn is the login at an OIDC provider, or nil if there is none.
 	SignOn *auth.OIDC
-	// Workspace knows the other services of the installation; nil: there are none.
+	// Workspace knows the other services of the installation, or is nil if there are none.
 	Workspace session.Workspace
 }
 

@@ -609,7 +609,7 @@ func (s *Store) BackupBuckets(ctx context.Context) (all []BackupBucket, err erro
 		"SELECT DISTINCT bucket_id, key_ref FROM backups WHERE mode = ? ORDER BY bucket_id, key_ref", ModeData)
 }
 
-// BackupBucket is a bucket with backups that are encrypted with a key; an empty one is none.
+// BackupBucket is a bucket with backups that are encrypted with a key. Without a name, it is the gateway's own key.
 type BackupBucket struct {
 	Bucket string `db:"bucket_id"`
 	KeyRef string `db:"key_ref"`

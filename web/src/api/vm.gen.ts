@@ -3709,7 +3709,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description There is none, or it is another tenant's */
+        /** @description It does not exist, or belongs to another tenant */
         NotFound: {
             headers: {
                 [name: string]: unknown;

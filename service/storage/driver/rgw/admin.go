@@ -191,7 +191,7 @@ type quota struct {
 	Exact bool `json:"check_on_raw"`
 }
 
-// quotaOf returns the quota for limits of which 0 is none.
+// quotaOf returns the quota for limits. 0 means no limit.
 func quotaOf(objects, size int64) quota {
 	q := quota{Enabled: objects > 0 || size > 0, MaxSize: size, MaxObjects: objects, Exact: true}
 	if size == 0 {
@@ -203,7 +203,7 @@ func quotaOf(objects, size int64) quota {
 	return q
 }
 
-// limits returns those of a quota, of which 0 is none.
+// limits returns those of a quota. 0 means no limit.
 func (q quota) limits() (objects, size int64) {
 	if !q.Enabled {
 		return 0, 0

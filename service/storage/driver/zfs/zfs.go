@@ -196,7 +196,7 @@ func (d *Driver) parse(f []string) (found, error) {
 	return v, nil
 }
 
-// kinds of names that the driver gives to what is no volume.
+// kinds of names that the driver gives to what is not a volume.
 const (
 	goneName = "gone-"
 	newName  = "new-"

@@ -26,7 +26,7 @@ type Host struct {
 	First, Last string
 	// HalfStart launches the program of a VM and makes no call.
 	HalfStart func(b backend.Backend, s *backend.Spec) error
-	// Jail matches the jails in the folder of the programs; empty: there are none.
+	// Jail matches the jails in the folder of the programs. It is empty if there are none.
 	Jail string
 	// Environment is for the test binary when it is a daemon.
 	Environment []string

@@ -115,8 +115,8 @@ func (s *server) members(p *pool, r *wire.Request) (map[string]bool, error) {
 		name := of + "/" + i.Name
 		if !known[name] {
 			return nil, &wire.Error{
-				Reason: wire.Conflict, Message: "the group has the image " + name + " in the storage, which is none of its volumes; " +
-					"take it out with rbd group image remove",
+				Reason: wire.Conflict, Message: "in the storage, the group also has the image " + name + ", which is not one of its " +
+					"volumes; remove it from the group with 'rbd group image remove'",
 			}
 		}
 		there[name] = true
