@@ -18,9 +18,9 @@
 //     the file, so no other process can change what a service caches.
 //   - Reads (Get, Select on DB) see committed data only and never wait for the
 //     writer.
-//   - A write that the database refuses is a fault of kind StorageFailed, so callers see 507 and know that nothing was
-//     written. If the database cannot be reached, it is one of kind Unavailable (503) with the code CodeUnavailable; its
-//     message says so if the change may have been stored all the same.
+//   - A write that the database refuses is a fault of kind StorageFailed, so callers see 507 and know
+//     that nothing was written. If the database cannot be reached, it is one of kind Unavailable (503)
+//     with the code CodeUnavailable; its message says so if the change may have been stored.
 //   - When the disk of an SQLite file is full, deletions can be stored all the same, if the service keeps a reserve
 //     (Config.Reserve, Low).
 //

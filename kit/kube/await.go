@@ -13,7 +13,8 @@ import (
 )
 
 // Await calls done with the present state of an object, and again after every change, until done returns true or an
-// error. The object is nil as long as it does not exist. An API server that does not answer is asked again, until ctx ends.
+// error. The object is nil as long as it does not exist. An API server that does not answer is asked again, until ctx
+// ends.
 func Await[T any](
 	ctx context.Context, c *Client, r Resource, namespace, name string, done func(*T) (bool, error),
 ) error {

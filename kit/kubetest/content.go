@@ -196,7 +196,8 @@ func (p *pass) expand(ctx context.Context, c *Claim, size int64) error {
 	if p.Waits && c.Spec.VolumeMode == "Filesystem" {
 		status = ClaimStatus{Conditions: []Condition{{Type: "FileSystemResizePending", Status: "True"}}}
 	}
-	_, err := kube.Apply(ctx, p.clients.resizer, kube.PersistentVolumeClaims.Status(), c.Meta.Namespace, c.Meta.Name, &Claim{
+	claims := kube.PersistentVolumeClaims.Status()
+	_, err := kube.Apply(ctx, p.clients.resizer, claims, c.Meta.Namespace, c.Meta.Name, &Claim{
 		Meta: kube.Meta{UID: c.Meta.UID}, Status: status,
 	})
 	return err
@@ -250,11 +251,17 @@ func (p *pass) snapshot(ctx context.Context, s *Snapshot) error {
 	if !content.Status.Ready {
 		return nil // it comes again when it is
 	}
-	_, err := kube.Apply(ctx, p.clients.snapshotter, kube.VolumeSnapshots.Status(), s.Meta.Namespace, s.Meta.Name, &Snapshot{
-		Meta: kube.Meta{UID: s.Meta.UID}, Status: SnapshotStatus{
-			Content: name, Ready: true, RestoreSize: strconv.FormatInt(content.Status.RestoreSize, 10),
-			CreationTime: time.Unix(0, content.Status.CreationTime).UTC().Truncate(time.Second),
-		},
+	return p.tell(ctx, s, SnapshotStatus{
+		Content: name, Ready: true, RestoreSize: strconv.FormatInt(content.Status.RestoreSize, 10),
+		CreationTime: time.Unix(0, content.Status.CreationTime).UTC().Truncate(time.Second),
+	})
+}
+
+// tell gives a snapshot a status.
+func (p *pass) tell(ctx context.Context, s *Snapshot, status SnapshotStatus) error {
+	snapshots := kube.VolumeSnapshots.Status()
+	_, err := kube.Apply(ctx, p.clients.snapshotter, snapshots, s.Meta.Namespace, s.Meta.Name, &Snapshot{
+		Meta: kube.Meta{UID: s.Meta.UID}, Status: status,
 	})
 	return err
 }
@@ -266,12 +273,9 @@ func (p *pass) take(ctx context.Context, s *Snapshot, class *SnapshotClass, name
 		return errLater
 	}
 	if err := p.begin(ctx, kube.VolumeSnapshots, &s.Meta); err != nil {
-		_, told := kube.Apply(ctx, p.clients.snapshotter, kube.VolumeSnapshots.Status(), s.Meta.Namespace, s.Meta.Name, &Snapshot{
-			Meta: kube.Meta{UID: s.Meta.UID}, Status: SnapshotStatus{
-				Error: &SnapshotError{Message: p.Failure, Time: time.Now().UTC().Truncate(time.Second)},
-			},
-		})
-		return errors.Join(err, told)
+		return errors.Join(err, p.tell(ctx, s, SnapshotStatus{
+			Error: &SnapshotError{Message: p.Failure, Time: time.Now().UTC().Truncate(time.Second)},
+		}))
 	}
 	if err := p.hold(ctx, kube.VolumeSnapshots, &s.Meta, finalizerSnapshot); err != nil {
 		return err
@@ -315,7 +319,8 @@ func (p *pass) content(ctx context.Context, c *SnapshotContent) error {
 	if err != nil {
 		return err
 	}
-	_, err = kube.Apply(ctx, p.clients.snapshotter, kube.VolumeSnapshotContents.Status(), "", c.Meta.Name, &SnapshotContent{
+	contents := kube.VolumeSnapshotContents.Status()
+	_, err = kube.Apply(ctx, p.clients.snapshotter, contents, "", c.Meta.Name, &SnapshotContent{
 		Meta: kube.Meta{UID: c.Meta.UID}, Status: SnapshotHandle{
 			CreationTime: time.Now().UnixNano(), Ready: true, RestoreSize: info.Size(), Handle: handle,
 		},

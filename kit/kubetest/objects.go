@@ -9,8 +9,8 @@ import (
 // Quotas is the kind of Quota.
 var Quotas = kube.Resource{Version: "v1", Kind: "ResourceQuota", Plural: "resourcequotas"}
 
-// The objects of tests have structs of their own: with those of what is tested, a field that is wrong there would be wrong
-// here as well.
+// The objects of tests have structs of their own: with those of what is tested, a field that is wrong there would be
+// wrong here as well.
 
 // Object is one of which only the metadata counts.
 type Object struct {

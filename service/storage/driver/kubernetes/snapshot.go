@@ -34,8 +34,8 @@ func (s *volumeSnapshot) snapshot() driver.Snapshot {
 	}
 }
 
-// findSnapshot returns a VolumeSnapshot of the gateway, ready or not. It is a fault of kind NotFound if it does not exist,
-// and of kind Conflict if the gateway did not make it.
+// findSnapshot returns a VolumeSnapshot of the gateway, ready or not. It is a fault of kind NotFound if it does not
+// exist, and of kind Conflict if the gateway did not make it.
 func (d *Driver) findSnapshot(ctx context.Context, native string) (*volumeSnapshot, error) {
 	if err := check("snapshot", driver.SnapshotName(""), native); err != nil {
 		return nil, err
@@ -100,7 +100,9 @@ func (d *Driver) snapshotClass(ctx context.Context, provisioner string) (string,
 func (d *Driver) canSnapshot(ctx context.Context) error {
 	served, err := d.client.Serves(ctx, kube.VolumeSnapshots)
 	if err == nil && !served {
-		err = fault.New(fault.Invalid, "the cluster has no VolumeSnapshots (%s)", kube.VolumeSnapshots.Group).WithCode("unsupported")
+		err = fault.New(fault.Invalid, "the cluster has no VolumeSnapshots (%s)", kube.VolumeSnapshots.Group).WithCode(
+			"unsupported",
+		)
 	}
 	return err
 }
@@ -121,13 +123,14 @@ func (d *Driver) CreateSnapshot(
 	}
 	ctx, cancel := d.patient(ctx)
 	defer cancel()
-	if err := kube.Await(ctx, d.client, kube.VolumeSnapshots, d.namespace, n.Native, func(now *volumeSnapshot) (bool, error) {
+	ready := func(now *volumeSnapshot) (bool, error) {
 		if now == nil || now.Meta.UID != s.Meta.UID || !now.Meta.DeletionTimestamp.IsZero() {
 			return false, fault.New(fault.Conflict, "the VolumeSnapshot %s was deleted in the cluster", n.Native)
 		}
 		s = now
 		return now.Status.Ready, nil
-	}); err != nil {
+	}
+	if err := kube.Await(ctx, d.client, kube.VolumeSnapshots, d.namespace, n.Native, ready); err != nil {
 		return driver.Snapshot{}, d.why(ctx, err, func(ctx context.Context) (string, error) {
 			now, err := kube.Get[volumeSnapshot](ctx, d.client, kube.VolumeSnapshots, d.namespace, n.Native)
 			if err != nil {
@@ -199,5 +202,7 @@ func (d *Driver) CloneSnapshot(
 		return driver.Volume{}, fault.InvalidField("kind", "a clone is of the kind of its snapshot, %s", s.Kind)
 	}
 	spec.Size = max(spec.Size, s.Size)
-	return d.claim(ctx, spec, &dataSource{APIGroup: kube.VolumeSnapshots.Group, Kind: kube.VolumeSnapshots.Kind, Name: s.Native})
+	return d.claim(ctx, spec, &dataSource{
+		APIGroup: kube.VolumeSnapshots.Group, Kind: kube.VolumeSnapshots.Kind, Name: s.Native,
+	})
 }

@@ -174,14 +174,14 @@ func (d *Driver) make(ctx context.Context, spec driver.VolumeSpec, from *dataSou
 func (d *Driver) await(ctx context.Context, c *claim, so func(*claim) bool) (driver.Volume, error) {
 	ctx, cancel := d.patient(ctx)
 	defer cancel()
-	err := kube.Await(ctx, d.client, kube.PersistentVolumeClaims, d.namespace, c.Meta.Name, func(now *claim) (bool, error) {
+	fits := func(now *claim) (bool, error) {
 		if now == nil || now.Meta.UID != c.Meta.UID || !now.Meta.DeletionTimestamp.IsZero() {
 			return false, fault.New(fault.Conflict, "the claim %s was deleted in the cluster", c.Meta.Name)
 		}
 		c = now
 		return so(now), nil
-	})
-	if err != nil {
+	}
+	if err := kube.Await(ctx, d.client, kube.PersistentVolumeClaims, d.namespace, c.Meta.Name, fits); err != nil {
 		return driver.Volume{}, d.told(ctx, kube.PersistentVolumeClaims, &c.Meta, err)
 	}
 	return c.volume(), nil
