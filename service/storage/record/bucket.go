@@ -177,7 +177,7 @@ func (s *Store) bucketAgain(ctx context.Context, tx *db.Tx, b *Bucket, req *Buck
 	switch {
 	case b.State == state.BucketDeleting, b.State == state.BucketFailed && b.Made:
 		return Job{}, fault.New(fault.Conflict, "there is a bucket named %s, which is being deleted, or could not be; "+
-			"delete it first", b.Name)
+			"delete it first", b.Name).WithField("name")
 	case at != b.BackendID, b.MaxObjects != req.MaxObjects, b.MaxSize != req.MaxSize, b.Versioning != req.Versioning,
 		b.ConnectionRef != req.ConnectionRef:
 		return Job{}, fault.New(fault.Conflict, "there is a bucket named %s already, which was made in another way", b.Name).

@@ -122,7 +122,7 @@ func (s *Store) CreateGroup(ctx context.Context, name string, volumes []string) 
 		})
 	})
 	if db.IsUnique(err) {
-		err = fault.New(fault.Conflict, "there is a group of this name already, or one of the volumes is in another group")
+		err = fault.New(fault.Conflict, "there is a group named %s already", name).WithField("name")
 	}
 	return g, err
 }
@@ -152,7 +152,7 @@ func (g *Group) admit(ctx context.Context, tx *db.Tx, v *Volume, first bool) err
 	err = tx.Get(ctx, &other, `SELECT g.name FROM volume_groups g JOIN volume_group_members m ON m.group_id = g.id
 		WHERE m.volume_id = ?`, v.ID)
 	if err == nil {
-		return fault.New(fault.Conflict, "the volume %s is in the group %s", v.Name, other)
+		return fault.New(fault.Conflict, "the volume %s is in the group %s", v.Name, other).WithField("volume_ids")
 	}
 	if errors.Is(err, db.ErrNoRows) {
 		return nil

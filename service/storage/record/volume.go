@@ -303,7 +303,8 @@ func (s *Store) CreateVolume(ctx context.Context, asked VolumeRequest, begin Beg
 		}
 		if again && v.State != state.Failed {
 			if req.Claim.Class != "" && v.PoolID != place.Pool.ID {
-				return fault.New(fault.Conflict, "there is a volume named %s already, in another storage class", v.Name)
+				return fault.New(fault.Conflict, "there is a volume named %s already, in another storage class", v.Name).
+					WithField("name")
 			}
 			j, err = s.repeated(ctx, tx, &v, &req, begin)
 			return err

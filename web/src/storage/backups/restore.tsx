@@ -20,7 +20,7 @@ import { Progress, useJobPage } from '../jobs';
 import { restorePath, useBackends, useBuckets, volumePath } from '../links';
 import { useLive, useRefresh } from '../live';
 import { resourceName } from '../names';
-import { volumeField } from '../refused';
+import { bytesAt } from '../refused';
 import { restorable, underWay } from '../states';
 import { policyText, unready, usePolicies } from '../volumes/create';
 import { checked, sizeField } from '../volumes/sizes';
@@ -170,7 +170,7 @@ function Review({ backup: b, plan, policy, onBack }: { backup: Backup; plan: Pla
     setBusy(true);
     setFailure(undefined);
     try {
-      const { job_id } = await atField(body(api.POST('/backups/{id}/restore', { params: { path: { id: b.id } }, body: { ...plan, in_place: false, confirm: false } })), volumeField);
+      const { job_id } = await atField(body(api.POST('/backups/{id}/restore', { params: { path: { id: b.id } }, body: { ...plan, in_place: false, confirm: false } })), bytesAt('size_bytes'));
       await refresh();
       navigate(`${restorePath(b)}&job=${encodeURIComponent(job_id)}`, { replace: true });
     } catch (e) {

@@ -7,14 +7,12 @@ import { Card } from '../../ui/facts';
 import { FormDialog } from '../../ui/form';
 import { Page } from '../../ui/page';
 import { usePages } from '../../ui/paging';
-import { atField } from '../../ui/problem';
 import type { Schema } from '../../ui/schema';
 import { Choice, Table, type Column } from '../../ui/table';
 import { Time } from '../../ui/time';
 import { Allowed, api, schemas, useMay, useSeesAll, type Bucket, type BucketSpec, type BucketState } from '../api';
 import { bucketPath, useBackends } from '../links';
 import { useRefresh } from '../live';
-import { bucketField } from '../refused';
 import { bucketStates, BucketStatus } from '../states';
 import { useTenants } from '../tenants';
 import { sizeField } from '../volumes/sizes';
@@ -99,7 +97,7 @@ function useMake(onClose: () => void): (input: BucketSpec) => Promise<void> {
   const [, navigate] = useLocation();
   const refresh = useRefresh();
   return async (input) => {
-    const { resource } = await atField(body(api.POST('/buckets', { body: input })), bucketField);
+    const { resource } = await body(api.POST('/buckets', { body: input }));
     onClose();
     await refresh();
     navigate(bucketPath({ id: resource.bucket_id }));

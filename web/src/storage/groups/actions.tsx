@@ -5,11 +5,10 @@ import { useConfirm } from '../../ui/confirm';
 import { FormDialog } from '../../ui/form';
 import type { MenuAction } from '../../ui/menu';
 import { plural } from '../../ui/number';
-import { atField } from '../../ui/problem';
 import { toast } from '../../ui/toast';
 import { api, schemas, useMay, type GroupSnapshotSpec, type VolumeGroup } from '../api';
 import { useRefresh } from '../live';
-import { groupField } from '../refused';
+
 
 export function useGroupActions(): { actions: (group: VolumeGroup) => MenuAction[]; snapshot: (group: VolumeGroup) => MenuAction | undefined; dialog: ReactNode } {
   const confirm = useConfirm();
@@ -44,7 +43,7 @@ export function useGroupActions(): { actions: (group: VolumeGroup) => MenuAction
         action="Take the snapshot"
         onClose={() => setTaking(undefined)}
         onSubmit={async (input) => {
-          await atField(body(api.POST('/volume-groups/{id}/snapshots', { params: { path: { id: taking.id } }, body: input })), groupField);
+          await body(api.POST('/volume-groups/{id}/snapshots', { params: { path: { id: taking.id } }, body: input }));
           setTaking(undefined);
           toast(`The snapshot of ${taking.name} is being taken.`);
           await refresh();

@@ -9,7 +9,6 @@ import { FormDialog } from '../../ui/form';
 import { plural } from '../../ui/number';
 import { Page } from '../../ui/page';
 import { usePages } from '../../ui/paging';
-import { atField } from '../../ui/problem';
 import { bytes } from '../../ui/size';
 import { Choice, Table, type Column } from '../../ui/table';
 import { Time } from '../../ui/time';
@@ -17,7 +16,6 @@ import { Allowed, api, pageLimit, schemas, useSeesAll, type Backend, type Cluste
 import { groupPath, useBackendNames, useBackends, useClusters } from '../links';
 import { useLive, useRefresh } from '../live';
 import type { Names } from '../names';
-import { groupField } from '../refused';
 import { useGroupActions } from './actions';
 
 const columnsWith = (backend: (cluster: string) => string | undefined, names: Names): readonly Column<VolumeGroup>[] => [
@@ -120,7 +118,7 @@ function CreateGroup({ onClose }: { onClose: () => void }) {
       action="Create the group"
       onClose={onClose}
       onSubmit={async (input) => {
-        const { id } = await atField(body(api.POST('/volume-groups', { body: input })), groupField);
+        const { id } = await body(api.POST('/volume-groups', { body: input }));
         onClose();
         await refresh();
         navigate(groupPath({ id }));

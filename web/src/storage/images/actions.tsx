@@ -13,7 +13,7 @@ import { toast } from '../../ui/toast';
 import { api, schemas, useMay, type RBDImage, type RBDSnapshotSpec } from '../api';
 import { imagePath, jobPath, usePools } from '../links';
 import { useRefresh } from '../live';
-import { imageField, volumeField } from '../refused';
+import { bytesAt } from '../refused';
 import { may, type Verb } from '../states';
 import { MoveToTrash } from '../trash';
 import { usedText } from '../volumes/columns';
@@ -128,7 +128,7 @@ function Asked({ open: { what, image: i }, onClose }: { open: Open; onClose: () 
     toast(text);
     await refresh();
   };
-  const resize = (size_bytes: number, allow_shrink: boolean) => atField(body(api.POST('/rbd-images/{pool}/{image}/resize', { ...at(i), body: { size_bytes, allow_shrink } })), volumeField);
+  const resize = (size_bytes: number, allow_shrink: boolean) => atField(body(api.POST('/rbd-images/{pool}/{image}/resize', { ...at(i), body: { size_bytes, allow_shrink } })), bytesAt('size_bytes'));
   switch (what) {
     case 'trash': {
       const { path, query } = at(i).params;
@@ -146,7 +146,7 @@ function Asked({ open: { what, image: i }, onClose }: { open: Open; onClose: () 
           fields={[{ name: 'name', label: 'Name', hint: 'Unique for the image' }]}
           action="Take the snapshot"
           onClose={onClose}
-          onSubmit={(input) => begun(atField(body(api.POST('/rbd-images/{pool}/{image}/snapshots', { ...at(i), body: input })), imageField), `The snapshot of ${i.name} is being taken.`)}
+          onSubmit={(input) => begun(body(api.POST('/rbd-images/{pool}/{image}/snapshots', { ...at(i), body: input })), `The snapshot of ${i.name} is being taken.`)}
         >
           <p>The snapshot keeps the image as it is now. The image can be put back to it, and new images can be made of it.</p>
         </FormDialog>

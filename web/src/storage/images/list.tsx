@@ -17,7 +17,7 @@ import { toast } from '../../ui/toast';
 import { Allowed, api, schemas, useSeesAll, type RBDImage, type RBDImageSpec } from '../api';
 import { imagePath, useBackendNames, usePools } from '../links';
 import { useRefresh } from '../live';
-import { imageField } from '../refused';
+import { bytesAt } from '../refused';
 import { VolumeStatus } from '../states';
 import { useTenants } from '../tenants';
 import { Used } from '../volumes/columns';
@@ -161,7 +161,7 @@ function CreateImage({ pool: filtered, onClose }: { /** The pool whose images ar
       onClose={onClose}
       onSubmit={async (input) => {
         const pool = pools.find((p) => p.id === input.pool);
-        const { resource } = await atField(body(api.POST('/rbd-images', { params: { query: { ...(pool && { cluster: pool.cluster_id }) } }, body: { ...input, pool: pool?.name ?? input.pool } })), imageField);
+        const { resource } = await atField(body(api.POST('/rbd-images', { params: { query: { ...(pool && { cluster: pool.cluster_id }) } }, body: { ...input, pool: pool?.name ?? input.pool } })), bytesAt('size_bytes'));
         onClose();
         await refresh();
         open(resource);

@@ -10,7 +10,6 @@ import type { MenuAction } from '../../ui/menu';
 import { Empty, Notice } from '../../ui/notice';
 import { plural } from '../../ui/number';
 import { usePages } from '../../ui/paging';
-import { atField } from '../../ui/problem';
 import type { Schema } from '../../ui/schema';
 import { bytes } from '../../ui/size';
 import { Status } from '../../ui/status';
@@ -18,7 +17,6 @@ import { DateTime } from '../../ui/time';
 import { api, schemas, useMay, type RBDImage, type RBDSnapshot } from '../api';
 import { imagePath } from '../links';
 import { useRefresh } from '../live';
-import { imageField } from '../refused';
 import { SnapshotTree } from '../snapshot-tree';
 import { may, VolumeStatus } from '../states';
 import { at, useOpenImage } from './actions';
@@ -161,7 +159,7 @@ function Clone({ image: i, snapshot: s, onClose }: { image: RBDImage; snapshot: 
       action="Clone the snapshot"
       onClose={onClose}
       onSubmit={async ({ name }) => {
-        const { resource } = await atField(body(api.POST('/rbd-images/{pool}/{image}/clone', { ...at(i), body: { name, snap: s.name } })), imageField);
+        const { resource } = await body(api.POST('/rbd-images/{pool}/{image}/clone', { ...at(i), body: { name, snap: s.name } }));
         onClose();
         await refresh();
         open(resource);

@@ -3,13 +3,11 @@ import { useQuery } from '@tanstack/react-query';
 import { body } from '../../ui/client';
 import type { Draft } from '../../ui/draft';
 import { FormDialog } from '../../ui/form';
-import { atField } from '../../ui/problem';
 import type { Schema } from '../../ui/schema';
 import { toast } from '../../ui/toast';
 import { api, pageLimit, schemas, type Schedule, type ScheduleSpec } from '../api';
 import { bucketLabel, useBuckets } from '../links';
 import { useRefresh } from '../live';
-import { scheduleField } from '../refused';
 import { spanField } from '../spans';
 import { firstRun, specOf } from './spec';
 
@@ -103,8 +101,7 @@ export function ScheduleForm({ schedule, volume, onClose }: { /** The one that i
         const spec = { ...input };
         // It only decides over the fields.
         delete spec.of;
-        const call = schedule ? api.PUT('/schedules/{id}', { params: { path: { id: schedule.id } }, body: spec }) : api.POST('/schedules', { body: spec });
-        await atField(call, scheduleField);
+        await (schedule ? api.PUT('/schedules/{id}', { params: { path: { id: schedule.id } }, body: spec }) : api.POST('/schedules', { body: spec }));
         onClose();
         toast(`${input.name} is ${schedule ? 'changed' : 'created'}.`);
         await refresh();

@@ -11,7 +11,7 @@ import { toast } from '../../ui/toast';
 import { api, schemas, useMay, type Expansion, type SnapshotSpec, type Volume } from '../api';
 import { BackUp } from '../backups/create';
 import { useRefresh } from '../live';
-import { expansionField, volumeField } from '../refused';
+import { bytesAt } from '../refused';
 import { may } from '../states';
 import { MoveToTrash } from '../trash';
 import { usedText } from './columns';
@@ -110,7 +110,7 @@ function Asked({ open: { what, volume: v }, onClose, refresh }: { open: Open; on
         action="Expand the volume"
         onClose={onClose}
         onSubmit={async (input) => {
-          await atField(body(api.POST('/volumes/{id}/expand', { ...at(v), body: input })), expansionField);
+          await atField(body(api.POST('/volumes/{id}/expand', { ...at(v), body: input })), bytesAt('new_size_bytes'));
           onClose();
           toast(`${v.name} is being expanded.`);
           await refresh();
@@ -126,7 +126,7 @@ function Asked({ open: { what, volume: v }, onClose, refresh }: { open: Open; on
       action="Take the snapshot"
       onClose={onClose}
       onSubmit={async (input) => {
-        await atField(body(api.POST('/volumes/{id}/snapshots', { ...at(v), body: input })), volumeField);
+        await body(api.POST('/volumes/{id}/snapshots', { ...at(v), body: input }));
         onClose();
         toast(`The snapshot of ${v.name} is being taken.`);
         await refresh();

@@ -9,7 +9,7 @@ import { atField } from '../../ui/problem';
 import { api, pageLimit, schemas, useSeesAll, type Backend, type Policy, type VolumeSpec } from '../api';
 import { useBackends, volumePath } from '../links';
 import { useRefresh } from '../live';
-import { volumeField } from '../refused';
+import { bytesAt } from '../refused';
 import { useTenants } from '../tenants';
 import { sizeField } from './sizes';
 
@@ -68,7 +68,7 @@ export function CreateVolume({ onClose }: { onClose: () => void }) {
       action="Create the volume"
       onClose={onClose}
       onSubmit={async (input) => {
-        const { resource } = await atField(body(api.POST('/volumes', { body: input })), volumeField);
+        const { resource } = await atField(body(api.POST('/volumes', { body: input })), bytesAt('size_bytes'));
         onClose();
         await refresh();
         navigate(volumePath({ id: resource.volume_id }));

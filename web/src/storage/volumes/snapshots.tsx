@@ -17,7 +17,7 @@ import { DateTime } from '../../ui/time';
 import { api, pageLimit, schemas, useMay, type CloneSpec, type RestoreSpec, type Snapshot, type Volume } from '../api';
 import { volumePath } from '../links';
 import { useLive, useRefresh } from '../live';
-import { volumeField } from '../refused';
+import { bytesAt } from '../refused';
 import { SnapshotTree } from '../snapshot-tree';
 import { consistencyText, may, SnapshotStatus, underWay, VolumeStatus } from '../states';
 import type { VolumeActions } from './actions';
@@ -163,7 +163,7 @@ function MakeVolume({ making: { what, snapshot: s }, onClose }: { making: Making
   const refresh = useRefresh();
   const at = { params: { path: { id: s.id } } };
   const done = async (made: Promise<{ resource: { volume_id: string } }>) => {
-    const { resource } = await atField(made, volumeField);
+    const { resource } = await atField(made, bytesAt('size_bytes'));
     onClose();
     await refresh();
     navigate(volumePath({ id: resource.volume_id }));
