@@ -58,6 +58,8 @@ func killedAt(t *testing.T, dir, text string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // this program
 	cmd.Env = append(os.Environ(), upEnv+"="+dir)
+	var said strings.Builder
+	cmd.Stderr = &said
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +78,7 @@ func killedAt(t *testing.T, dir, text string) {
 	}
 	_ = cmd.Wait() // it was killed
 	if !reached {
-		t.Fatalf("there was no step %q", text)
+		t.Fatalf("there was no step %q: %s", text, said.String())
 	}
 }
 
