@@ -297,7 +297,7 @@ func (s commands) drFailover() *cobra.Command {
 	cmd := s.onMirror(verb.Verb{
 		Use: "failover MIRROR", Short: "Demote a volume at the other site, and promote it at the site of a mirror",
 		Long: `Demote a volume at the other site, wait until that has arrived, and promote it at the site of this mirror. No client may
-have the volume open. With --force, the other site need not answer: what it had not sent yet is lost.`,
+have the volume open. With --force, the other site need not answer, and what has not arrived after 30 seconds is lost.`,
 		Example: "  mainstay storage dr failover 0199f2a4-58a4-7dcb-b0d5-3b8f6d1d2c3e --yes",
 	}, "Move the work of %s to this site?", "Failing over %s", "%s is primary at this site.",
 		func(ctx context.Context, c *call, id string, key *string) (*http.Response, error) {

@@ -161,7 +161,7 @@ func (l *Lab) up(ctx context.Context, told func(string)) error {
 	}
 	if l.Manager {
 		step("the manager starts")
-		if err := l.Start(Daemon{"mgr.x", "ceph-mgr"}); err != nil {
+		if err := l.Start(Daemon{Name: "mgr.x", Program: "ceph-mgr"}); err != nil {
 			return err
 		}
 	}
@@ -266,7 +266,7 @@ func (l *Lab) osds(ctx context.Context, step func(string, ...any)) error {
 	var made []<-chan error
 	for i, id := range l.OSDIDs {
 		name := "osd." + strconv.Itoa(i)
-		daemons = append(daemons, Daemon{name, "ceph-osd"})
+		daemons = append(daemons, Daemon{Name: name, Program: "ceph-osd"})
 		if _, err := os.Stat(l.path(name)); err == nil {
 			continue
 		}

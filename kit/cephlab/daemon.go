@@ -40,16 +40,17 @@ func Missing() (packages []string) {
 type Daemon struct {
 	Name    string // osd.0
 	Program string // ceph-osd
+	Group   uint32 // of its process; 0: that of this process
 }
 
 // Daemons returns the daemons of the cluster, in the order in which they start.
 func (l *Lab) Daemons() []Daemon {
-	all := []Daemon{{"mon.m", "ceph-mon"}}
+	all := []Daemon{{Name: "mon.m", Program: "ceph-mon"}}
 	if l.Manager {
-		all = append(all, Daemon{"mgr.x", "ceph-mgr"})
+		all = append(all, Daemon{Name: "mgr.x", Program: "ceph-mgr"})
 	}
 	for i := range l.OSDs {
-		all = append(all, Daemon{fmt.Sprintf("osd.%d", i), "ceph-osd"})
+		all = append(all, Daemon{Name: fmt.Sprintf("osd.%d", i), Program: "ceph-osd"})
 	}
 	if l.Gateway {
 		all = append(all, ObjectGateway)
@@ -101,6 +102,9 @@ func (l *Lab) Start(d Daemon) error {
 	cmd.Stdout, cmd.Stderr, cmd.Dir = said, said, l.Dir
 	cmd.Env = append(environ(), "CEPH_CONF="+l.Conf())   // rbd-mirror reads the file again for each pool
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C is not for it
+	if d.Group != 0 {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(os.Geteuid()), Gid: d.Group} //nolint:gosec // ids fit
+	}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", d.Name, err)
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // ObjectGateway is the daemon of the object gateway.
-var ObjectGateway = Daemon{"client.rgw.r", "radosgw"}
+var ObjectGateway = Daemon{Name: "client.rgw.r", Program: "radosgw"}
 
 // Access says how the object gateway is reached, with the keys of a user that administers its users and buckets.
 type Access struct {

@@ -16,6 +16,8 @@ import (
 const (
 	// arriveWithin is how long a demotion or a snapshot may take to arrive at the other site.
 	arriveWithin = 10 * time.Minute
+	// forcedWithin is how long a failover by force waits for that before it does without.
+	forcedWithin = 30 * time.Second
 	// settleWithin is how long the daemon that copies may still have a volume that was promoted.
 	settleWithin = time.Minute
 	// demoteWithin is how long the gateway's own processes may have a volume open that is demoted. Of other clients, the
@@ -295,9 +297,14 @@ func (m *Manager) twinSite(ctx context.Context, s *site) (*site, error) {
 }
 
 // takeOver promotes the volume at a site once that has all of the other one, which was demoted. Ceph itself would only
-// look at this site.
+// look at this site. By force, it is promoted with less if the rest does not come soon: the sites may not reach each
+// other.
 func (m *Manager) takeOver(ctx context.Context, s *site, a record.MirrorArgs) error {
-	return until(ctx, arriveWithin, func() error {
+	within := arriveWithin
+	if a.Force {
+		within = forcedWithin
+	}
+	err := until(ctx, within, func() error {
 		v, err := m.Look(ctx, &s.mirror)
 		if err != nil {
 			return err
@@ -307,6 +314,10 @@ func (m *Manager) takeOver(ctx context.Context, s *site, a record.MirrorArgs) er
 		}
 		return s.driver.Promote(ctx, s.name, false)
 	})
+	if err != nil && a.Force && ctx.Err() == nil {
+		return s.driver.Promote(ctx, s.name, true)
+	}
+	return err
 }
 
 // takeBack promotes the site again that was primary, if a failover to s that has failed has demoted it.

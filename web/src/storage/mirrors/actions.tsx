@@ -27,7 +27,7 @@ export function useMirrorActions(site: (cluster: string) => string): { actions: 
       title: `Fail over to ${site(m.cluster_id)}${force ? ' by force' : ''}?`,
       body: force ? (
         <p>
-          {m.image} becomes primary at {site(m.cluster_id)} although the other site does not answer. <b>What that site had not sent yet is lost.</b> Make sure that its clients are stopped: if they still write, both sites differ from then on, and one of them has to be copied again.
+          {m.image} becomes primary at {site(m.cluster_id)} although the other site does not answer, or the sites do not reach each other. <b>What has not arrived by then is lost.</b> Make sure that its clients are stopped: if they still write, both sites differ from then on, and one of them has to be copied again.
         </p>
       ) : (
         <p>
