@@ -38,7 +38,7 @@ func TestGroupsOfVolumesAreKeptAndPutBackTogether(t *testing.T) {
 		!slices.Equal(got.VolumeIds, ids) {
 		t.Errorf("%+v", got)
 	}
-	tr.call("POST", "/volume-groups", ann, object{"name": "again", "volume_ids": ids[:1]}).Refused(409, "CONFLICT", "")
+	tr.call("POST", "/volume-groups", ann, object{"name": "again", "volume_ids": ids[:1]}).Refused(409, "CONFLICT", "volume_ids")
 	tr.call("DELETE", "/volumes/"+ids[0], ann, nil).Refused(409, "CONFLICT", "")
 	of := "/volume-groups/" + group.Id
 	tr.call("GET", of, tr.token("bob", "viewer", "beta"), nil).Refused(404, "NOT_FOUND", "")

@@ -45,6 +45,13 @@ func TestASnapshotBringsBackWhatAVolumeHeld(t *testing.T) {
 		// A snapshot with a clone stays unless an admin forces it.
 		g.call("DELETE", "/snapshots/"+snapshot, ann, nil).Refused(409, "CONFLICT", "")
 		g.call("DELETE", "/snapshots/"+snapshot+"?force=true", ann, nil).Refused(403, "DENIED", "")
+		for _, action := range []string{"snapshot.restore", "snapshot.delete"} {
+			denied := contracttest.As[[]storageapi.AuditEntry](
+				g.call("GET", "/audit?result=denied&action="+action, g.admin, nil).Want(200))
+			if len(denied) != 1 || denied[0].Actor != "ann" || denied[0].Target != snapshot {
+				t.Errorf("%s: %+v", action, denied)
+			}
+		}
 		boss := g.token("bob", "admin", "acme")
 		g.call("DELETE", "/volumes/"+id, boss, nil).Refused(409, "CONFLICT", "")
 		g.done(g.call("DELETE", "/snapshots/"+snapshot+"?force=true", boss, nil), boss)

@@ -34,7 +34,6 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/service/storage/backend"
-	"github.com/mainstay-infra/mainstay/service/storage/caller"
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
 	"github.com/mainstay-infra/mainstay/service/storage/job"
 	"github.com/mainstay-infra/mainstay/service/storage/record"
@@ -68,23 +67,10 @@ func New(c Config) *Manager {
 
 // Create begins to make a bucket, or to take one in.
 func (m *Manager) Create(ctx context.Context, req record.BucketRequest) (record.Bucket, record.Job, error) {
-	if err := m.mayAdopt(caller.From(ctx), req.ConnectionRef); err != nil {
-		return record.Bucket{}, record.Job{}, err
+	if ref := req.ConnectionRef; ref != "" && m.cfg.Singles[ref] == nil {
+		return record.Bucket{}, record.Job{}, fault.InvalidField("connection_ref", "the setting s3-buckets has no entry %s", ref)
 	}
 	return m.cfg.Store.CreateBucket(ctx, req, m.cfg.Jobs.Begin)
-}
-
-// mayAdopt returns a fault unless a caller may take in the bucket of an entry of the settings. Empty: none.
-func (m *Manager) mayAdopt(c caller.Caller, ref string) error {
-	switch {
-	case ref == "":
-		return nil
-	case c.Role != caller.Admin || !c.SeesAll():
-		return fault.New(fault.Denied, "connection_ref: takes an admin without a tenant, and %s is not one", c.Name)
-	case m.cfg.Singles[ref] == nil:
-		return fault.InvalidField("connection_ref", "the setting s3-buckets has no entry %s", ref)
-	}
-	return nil
 }
 
 // Delete begins to remove a bucket. Unless it is forced, one that has backups stays.

@@ -8,7 +8,6 @@ import (
 	storageapi "github.com/mainstay-infra/mainstay/api/storage"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/list"
-	"github.com/mainstay-infra/mainstay/service/storage/caller"
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
 	"github.com/mainstay-infra/mainstay/service/storage/record"
 )
@@ -177,10 +176,10 @@ func (a *API) RestoreBackup(
 func (a *API) restoreInPlace(
 	ctx context.Context, req *storageapi.RestoreBackupRequestObject, b *storageapi.BackupRestoreSpec,
 ) (storageapi.RestoreBackupResponseObject, error) {
-	switch c := caller.From(ctx); {
-	case c.Role != caller.Admin:
-		return nil, fault.New(fault.Denied, "in_place takes the role %s, and %s has the role %s", caller.Admin, c.Name, c.Role)
-	case !value(b.Confirm):
+	if err := a.admit(ctx, restoredInPlace, req.Id); err != nil {
+		return nil, err
+	}
+	if !value(b.Confirm) {
 		return nil, fault.InvalidField("confirm", "must be true: what was written to the volume since the backup is lost")
 	}
 	for field, given := range map[string]bool{

@@ -70,6 +70,11 @@ func (a *API) CreateBucket(
 		Tenant: tenant, Name: b.Name, Backend: value(b.BackendId), MaxObjects: value(b.MaxObjects), MaxSize: value(b.MaxSize),
 		Versioning: value(b.Versioning), ConnectionRef: value(b.ConnectionRef),
 	}
+	if spec.ConnectionRef != "" {
+		if err := a.admit(ctx, adoptedBucket, spec.ConnectionRef); err != nil {
+			return nil, err
+		}
+	}
 	if spec.ConnectionRef != "" && (spec.Backend != "" || spec.MaxObjects > 0 || spec.MaxSize > 0 || spec.Versioning) {
 		return nil, fault.InvalidField("connection_ref", "a bucket that exists is taken in as it is, without backend_id, "+
 			"max_objects, max_size and versioning")

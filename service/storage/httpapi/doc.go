@@ -5,6 +5,7 @@
 //	access.go     the tenants of requests
 //	person.go     who uses the console
 //	accepted.go   requests that begin jobs
+//	admit.go      options of requests that take an admin
 //	backends.go   backends, clusters, pools
 //	osds.go       OSDs
 //	volumes.go    volumes

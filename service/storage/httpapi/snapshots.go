@@ -7,7 +7,6 @@ import (
 	storageapi "github.com/mainstay-infra/mainstay/api/storage"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/list"
-	"github.com/mainstay-infra/mainstay/service/storage/caller"
 	"github.com/mainstay-infra/mainstay/service/storage/driver"
 	"github.com/mainstay-infra/mainstay/service/storage/record"
 	"github.com/mainstay-infra/mainstay/service/storage/state"
@@ -101,8 +100,10 @@ func (a *API) DeleteSnapshot(
 	ctx context.Context, req storageapi.DeleteSnapshotRequestObject,
 ) (storageapi.DeleteSnapshotResponseObject, error) {
 	force := value(req.Params.Force)
-	if c := caller.From(ctx); force && c.Role != caller.Admin {
-		return nil, fault.New(fault.Denied, "force takes the role %s, and %s has the role %s", caller.Admin, c.Name, c.Role)
+	if force {
+		if err := a.admit(ctx, forcedDeletion, req.Id); err != nil {
+			return nil, err
+		}
 	}
 	j, err := a.once(ctx, req.Params.IdempotencyKey, "DeleteSnapshot "+req.Id, force,
 		func(ctx context.Context) (record.Job, error) {
@@ -155,8 +156,8 @@ func (a *API) RestoreSnapshot(
 func (a *API) revertSnapshot(
 	ctx context.Context, id string, key *string, b *storageapi.RestoreSpec,
 ) (storageapi.RestoreSnapshotResponseObject, error) {
-	if c := caller.From(ctx); c.Role != caller.Admin {
-		return nil, fault.New(fault.Denied, "in_place takes the role %s, and %s has the role %s", caller.Admin, c.Name, c.Role)
+	if err := a.admit(ctx, revertedVolume, id); err != nil {
+		return nil, err
 	}
 	if !value(b.Confirm) {
 		return nil, fault.InvalidField("confirm", "must be true: what was written since the snapshot is lost")
