@@ -68,7 +68,8 @@ func New(c Config) *Manager {
 // Create begins to make a bucket, or to take one in.
 func (m *Manager) Create(ctx context.Context, req record.BucketRequest) (record.Bucket, record.Job, error) {
 	if ref := req.ConnectionRef; ref != "" && m.cfg.Singles[ref] == nil {
-		return record.Bucket{}, record.Job{}, fault.InvalidField("connection_ref", "the setting s3-buckets has no entry %s", ref)
+		return record.Bucket{}, record.Job{},
+			fault.InvalidField("connection_ref", "the setting s3-buckets has no entry %s", ref)
 	}
 	return m.cfg.Store.CreateBucket(ctx, req, m.cfg.Jobs.Begin)
 }
