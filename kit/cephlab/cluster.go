@@ -70,14 +70,13 @@ func lock(dir string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) //nolint:gosec // descriptors are small
-	if errors.Is(err, syscall.EWOULDBLOCK) {
+	if err = durable.Lock(f); errors.Is(err, durable.ErrLocked) {
 		err = fault.New(fault.Conflict, "another process starts or stops the cluster in %s", dir)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return func() { _ = f.Close() }, nil // nothing was written
+	return func() { _ = durable.Unlock(f) }, nil // nothing was written
 }
 
 // ownFolder returns a fault unless a folder is that of a cluster, or empty but for what killed processes have left.

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,6 +17,7 @@ import (
 	"modernc.org/sqlite" // also the driver "sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/mainstay-infra/mainstay/kit/durable"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/reserve"
 )
@@ -91,9 +91,7 @@ func (d *DB) Close() error {
 		err = errors.Join(err, d.read.Close()) // also closes its prepared statements
 	}
 	if d.lock != nil {
-		// Unlock before closing: a child process that another goroutine is forking at this moment
-		// also holds the file until it execs.
-		err = errors.Join(err, syscall.Flock(int(d.lock.Fd()), syscall.LOCK_UN), d.lock.Close())
+		err = errors.Join(err, durable.Unlock(d.lock))
 	}
 	return err
 }
@@ -195,7 +193,7 @@ func CheckFree(path string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(syscall.Flock(int(lock.Fd()), syscall.LOCK_UN), lock.Close())
+	return durable.Unlock(lock)
 }
 
 // private creates the file if it is missing, and removes group and other permissions if it exists.
@@ -218,7 +216,7 @@ func lockFile(path string) (*os.File, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "database: cannot open %s", path)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := durable.Lock(f); err != nil {
 		closeErr := f.Close()
 		return nil, fault.Wrap(
 			fault.Unavailable, errors.Join(err, closeErr),

@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/mainstay-infra/mainstay/kit/durable"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/netlab"
 )
@@ -310,7 +311,7 @@ func Detach(dir, name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = unlock(lock) }()
+	defer func() { _ = durable.Unlock(lock) }()
 	entries, err := os.ReadDir(pins)
 	if err != nil {
 		return false, err
@@ -377,22 +378,13 @@ func lockFolder(pins, name string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
+	if err = durable.Lock(f); errors.Is(err, durable.ErrLocked) {
 		err = fault.New(fault.Unavailable, "another process balances on interface %s; stop it first", name)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
-}
-
-// unlock releases the lock before it closes the file. Closing alone is not enough: a program that
-// another goroutine is just starting has the file open too, until it executes.
-func unlock(lock *os.File) error {
-	return errors.Join(
-		unix.Flock(int(lock.Fd()), unix.LOCK_UN), lock.Close(),
-	) //nolint:gosec // a file's number is small
 }
 
 func mountBPF(dir string) error {

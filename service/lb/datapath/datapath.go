@@ -12,6 +12,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/mainstay-infra/mainstay/kit/durable"
 	"github.com/mainstay-infra/mainstay/kit/netlab"
 	"github.com/mainstay-infra/mainstay/kit/routine"
 )
@@ -193,5 +194,5 @@ func (d *Datapath) unlock() error {
 	if d.lock == nil {
 		return nil
 	}
-	return unlock(d.lock)
+	return durable.Unlock(d.lock)
 }
