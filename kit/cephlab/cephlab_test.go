@@ -16,7 +16,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/cephlab"
 	"github.com/mainstay-infra/mainstay/kit/durable"
@@ -83,46 +82,6 @@ func killedAt(t *testing.T, dir, text string) {
 	}
 }
 
-// ended waits until a process that was killed has.
-func ended(pid int) error {
-	for range 1000 {
-		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if err != nil || len(raw) == 0 { // a zombie has none
-			return nil
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	return fmt.Errorf("the process %d does not end", pid)
-}
-
-// endsAgainAndAgain has a daemon end while it is waited for: it is started again, but not for ever.
-func endsAgainAndAgain(t *testing.T, l *cephlab.Lab, d cephlab.Daemon) {
-	t.Helper()
-	kills := 0
-	kill := func(most int) func(context.Context) error {
-		return func(context.Context) error {
-			pids := l.PIDs(d)
-			switch {
-			case len(pids) == 0:
-				return errors.New("it has ended")
-			case kills == most:
-				return nil
-			}
-			kills++
-			return errors.Join(errors.New("it was killed"), syscall.Kill(pids[0], syscall.SIGKILL), ended(pids[0]))
-		}
-	}
-	all := []cephlab.Daemon{d}
-	if err := l.Await(t.Context(), "it stays", all, kill(2)); err != nil || kills != 2 || len(l.PIDs(d)) != 1 {
-		t.Errorf("%d kills, %v", kills, err)
-	}
-	kills = 0
-	if err := l.Await(t.Context(), "it stays", all, kill(100)); !fault.Is(err, fault.Unavailable) ||
-		!strings.Contains(err.Error(), d.Name+" ended, and its log is in") || kills != 3 {
-		t.Errorf("%d kills, %v", kills, err)
-	}
-}
-
 // The steps are those of one cluster, which takes some seconds to make.
 func TestAClusterComesBack(t *testing.T) {
 	t.Parallel()
@@ -164,8 +123,6 @@ func TestAClusterComesBack(t *testing.T) {
 	if after := processes(l); after[osd] == 0 || after[osd] == before[osd] || after[0] != before[0] {
 		t.Errorf("%v, then %v", before, after)
 	}
-	endsAgainAndAgain(t, l, l.Daemons()[osd])
-	up(t, dir)
 	// A loss of power, and an ordinary end.
 	l.Kill()
 	l = up(t, dir)

@@ -270,7 +270,7 @@ func (l *Lab) osds(ctx context.Context, step func(string, ...any)) error {
 			continue
 		}
 		step("%s is made", name)
-		number, err := l.told(ctx, "osd", "new", id)
+		number, err := l.Run(ctx, nil, "ceph", "osd", "new", id)
 		if err == nil && number != strconv.Itoa(i) {
 			err = fault.New(fault.Conflict, "the cluster has other OSDs: %s has the number %s", name, number)
 		}
@@ -301,7 +301,7 @@ func (l *Lab) osds(ctx context.Context, step func(string, ...any)) error {
 		}
 	}
 	if len(down) > 2 && l.Ready() {
-		if _, err := l.told(ctx, down...); err != nil {
+		if _, err := l.Run(ctx, nil, "ceph", down...); err != nil {
 			return err
 		}
 	}
@@ -324,15 +324,6 @@ func (l *Lab) osds(ctx context.Context, step func(string, ...any)) error {
 	})
 }
 
-// told gives the monitor a command that may be given twice, until it has answered.
-func (l *Lab) told(ctx context.Context, command ...string) (answer string, err error) {
-	err = l.Await(ctx, "the monitor has done: "+strings.Join(command, " "), nil, func(ctx context.Context) error {
-		answer, err = l.Run(ctx, nil, "ceph", command...)
-		return err
-	})
-	return answer, err
-}
-
 // failed is the result of something that did not begin.
 func failed(err error) <-chan error {
 	done := make(chan error, 1)
@@ -342,7 +333,7 @@ func failed(err error) <-chan error {
 
 // AddPool makes a pool for images, unless it is there.
 func (l *Lab) AddPool(ctx context.Context, name string) error {
-	if _, err := l.told(ctx, "osd", "pool", "create", name, "8"); err != nil {
+	if _, err := l.Run(ctx, nil, "ceph", "osd", "pool", "create", name, "8"); err != nil {
 		return err
 	}
 	return l.Await(ctx, "the pool takes writes", nil, func(ctx context.Context) error {

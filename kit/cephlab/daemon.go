@@ -218,31 +218,19 @@ func pause(ctx context.Context) error {
 // happensWithin is how long something may take to happen.
 const happensWithin = 90 * time.Second
 
-// startAgain is how often a daemon that ends is started again. On a busy machine, one gives up when the monitor has not
-// told it its settings within 30 seconds ("failed to fetch mon config").
-const startAgain = 2
-
-// Await tries something until it works. Daemons of these that end meanwhile are started again, until one has ended too
-// often.
+// Await tries something until it works. It fails if a daemon of these ends meanwhile.
 func (l *Lab) Await(caller context.Context, what string, daemons []Daemon, try func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(caller, happensWithin)
 	defer cancel()
-	ends := map[string]int{}
 	for {
 		err := try(ctx)
 		if err == nil {
 			return nil
 		}
 		for _, d := range daemons {
-			if len(l.PIDs(d)) > 0 {
-				continue
-			}
-			if ends[d.Name]++; ends[d.Name] > startAgain {
+			if len(l.PIDs(d)) == 0 {
 				said, _ := os.ReadFile(l.said(d)) // what can be had
 				return fault.Wrap(fault.Unavailable, err, "%s ended, and its log is in %s: %s", d.Name, l.path("log"), tail(said))
-			}
-			if err := l.Start(d); err != nil {
-				return err
 			}
 		}
 		switch {
