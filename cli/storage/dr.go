@@ -340,7 +340,7 @@ func (s commands) drResync() *cobra.Command {
 	return s.onMirror(verb.Verb{
 		Use: "resync MIRROR", Short: "Throw away what this site has of a volume, and copy it again",
 		Example: "  mainstay storage dr resync 0199f2a4-58a4-7dcb-b0d5-3b8f6d1d2c3e --yes",
-	}, "Throw away what this site has of %s?", "Asking for a new copy of %s", "%s is copied again.",
+	}, "Throw away what this site has of %s?", "Asking for a new copy of %s", "%s is being copied again; 'mainstay storage dr show' tells when its health is ok.",
 		func(ctx context.Context, c *call, id string, key *string) (*http.Response, error) {
 			return c.API.ResyncMirror(ctx, id, &storageapi.ResyncMirrorParams{IdempotencyKey: key}, storageapi.Nothing{})
 		})
@@ -368,7 +368,7 @@ disabled. With --mode, change that.`,
 		if err != nil {
 			return err
 		}
-		return c.Done(a, "The pool %s is mirrored by %s.", p.Pool, p.Mode)
+		return c.Done(a, "Mirroring of the pool %s: %s.", p.Pool, p.Mode)
 	})
 	cmd.Flags().StringVar(&cluster, "cluster", "", clusterUsage)
 	cmd.Flags().StringVar(&mode, "mode", "", "image, pool or disabled")

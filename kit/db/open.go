@@ -110,7 +110,7 @@ func openSQLite(ctx context.Context, cfg Config) (*DB, error) {
 	}
 	// There must be room for four times as much: what it leaves is soon taken, and it would come and go.
 	kept := reserve.Open(reserve.Config{
-		Path: cfg.Path + "-reserve", Size: cfg.Reserve, Step: cfg.Reserve, Room: 3 * cfg.Reserve,
+		Path: cfg.Path + "-reserve", Size: cfg.Reserve, Step: cfg.Reserve / 8, Room: 3 * cfg.Reserve,
 	})
 	d, err := openFile(ctx, cfg)
 	for err != nil && CheckFree(cfg.Path) == nil && kept.Give() { // the disk may be full

@@ -63,7 +63,7 @@ func (d *DB) Update(ctx context.Context, fn func(tx *Tx) error) error {
 	const attempts = 8
 	for try := 1; ; try++ {
 		err := d.updateOnce(ctx, fn)
-		if isFull(err) && d.reserve != nil && d.reserve.Give() {
+		for isFull(err) && d.reserve != nil && d.reserve.Give() {
 			err = d.updateOnce(ctx, fn)
 		}
 		if err == nil || !isRetryable(err) {

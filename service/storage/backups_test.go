@@ -257,6 +257,9 @@ func TestAVolumeIsPutBackToItsBackup(t *testing.T) {
 	if got := rbd(t, s.cluster, "export", pool+"/Disk_1", "-"); !bytes.Equal(got, after) {
 		t.Error("a volume that was not put back has changed")
 	}
+	if v := s.volume(named, s.admin); v.State != "available" || !strings.Contains(v.LastError, "theirs") {
+		t.Errorf("%+v", v)
+	}
 	rbd(t, s.cluster, "snap", "rm", pool+"/Disk_1@theirs")
 
 	for _, id := range []string{local, named} {

@@ -214,8 +214,18 @@ func TestAVolumeFailsOverAndBack(t *testing.T) {
 	if pre.Ready || len(pre.Steps) != 4 || s.status(east.Id).Health != "error" {
 		t.Errorf("%+v", pre)
 	}
+	s.eventually("the lists show the split brain", func() bool {
+		n := contracttest.As[storageapi.DRStatus](s.call("GET", "/dr/status", s.admin, nil).Want(200))
+		return n.Error == 2
+	})
+	snapshot := s.done(s.call("POST", "/volumes/"+volume+"/snapshots", s.admin, object{"name": "theirs"}), s.admin)
 	s.done(s.call("POST", "/dr/mirrors/"+east.Id+"/demote", s.admin, nil), s.admin)
+	pre = contracttest.As[storageapi.DRPreflight](s.call("GET", "/dr/preflight?mirror_id="+east.Id, s.admin, nil).Want(200))
+	if pre.Ready || len(pre.Steps) != 1 || !strings.Contains(pre.Steps[0].Command, "resync") {
+		t.Errorf("%+v", pre)
+	}
 	s.done(s.ok("ResyncMirror", "/dr/mirrors/"+east.Id+"/resync", nil, 202), s.admin)
+	s.call("GET", "/snapshots/"+snapshot, s.admin, nil).Refused(404, "NOT_FOUND", "")
 	s.eventually("east has what west has", func() bool { return s.ready(east.Id) })
 	s.done(s.call("POST", "/dr/failover", s.admin, object{"mirror_id": east.Id, "confirm": true}), s.admin)
 	if got := content(t, s.east, native); !bytes.Equal(got, second) {

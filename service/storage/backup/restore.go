@@ -20,17 +20,20 @@ func (m *Manager) restore(ctx context.Context, a record.RestoreArgs, progress fu
 		return nil // an earlier run has stored its end
 	}
 	var seen *driver.Volume
+	replaced := true
 	switch {
 	case err != nil:
 	case a.Beside != "":
-		seen, err = m.putBack(ctx, &v, a, progress)
+		seen, replaced, err = m.putBack(ctx, &v, a, progress)
 	default:
 		seen, err = m.restoreTo(ctx, &v, a.Backup, progress)
 	}
 	if err != nil && job.BrokenOff(ctx) {
 		return err
 	}
-	err = reason(ctx, err)
+	if err = reason(ctx, err); err != nil && !replaced {
+		err = record.Unchanged(err)
+	}
 	after, cancel := ending(ctx)
 	defer cancel()
 	return errors.Join(err, m.store.EndVolume(after, a.VolumeArgs, actionOf(a), seen, err))
@@ -45,7 +48,11 @@ func actionOf(a record.RestoreArgs) state.Action {
 }
 
 func (m *Manager) restoreCancelled(ctx context.Context, a record.RestoreArgs) error {
-	return m.store.EndVolume(ctx, a.VolumeArgs, actionOf(a), nil, errCancelled)
+	err := error(errCancelled)
+	if a.Beside != "" {
+		err = record.Unchanged(err)
+	}
+	return m.store.EndVolume(ctx, a.VolumeArgs, actionOf(a), nil, err)
 }
 
 func (m *Manager) restoreTo(
@@ -88,18 +95,18 @@ func (m *Manager) fill(
 	return err
 }
 
-// putBack makes a volume of a backup beside the one that is put back, and then puts it in its place. Until then, the
-// volume has its own content.
+// putBack makes a volume of a backup beside the one that is put back, and then puts it in its place. It reports whether
+// it may have begun with that. Until then, the volume has its own content.
 func (m *Manager) putBack(
 	ctx context.Context, v *record.Volume, a record.RestoreArgs, progress func(float64),
-) (*driver.Volume, error) {
+) (seen *driver.Volume, replaced bool, err error) {
 	b, err := m.store.Backup(ctx, a.Backup)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	d, name, err := reach[replacing](ctx, m, v)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	beside := driver.Name{Pool: name.Pool, Native: driver.VolumeName(a.Beside)}
 	err = m.fill(ctx, d, beside, v.Size, &b, progress)
@@ -108,6 +115,7 @@ func (m *Manager) putBack(
 	}
 	if err == nil {
 		err = d.ReplaceVolume(ctx, name, beside)
+		replaced = err == nil || !fault.Is(err, fault.Conflict) // a conflict is found before anything is changed
 	}
 	if err != nil {
 		if !job.BrokenOff(ctx) { // else the next run needs it
@@ -115,11 +123,14 @@ func (m *Manager) putBack(
 			defer cancel()
 			err = errors.Join(err, d.DeleteVolume(after, beside))
 		}
-		return m.asIs(ctx, d, name), err
+		return m.asIs(ctx, d, name), replaced, err
 	}
 	progress(record.Verifying)
-	seen, err := d.Volume(ctx, name)
-	return &seen, err
+	now, err := d.Volume(ctx, name)
+	if err != nil {
+		return nil, true, err
+	}
+	return &now, true, nil
 }
 
 // asIs returns what the storage says of a volume after a failure; nil: it does not say.

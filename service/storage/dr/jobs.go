@@ -228,7 +228,10 @@ func (m *Manager) resync(ctx context.Context, s *site, _ record.MirrorArgs, prog
 	if why := ResyncBlocker(v); why != "" {
 		return fault.New(fault.Conflict, "%s", why)
 	}
-	return s.driver.Resync(ctx, s.name)
+	if err := s.driver.Resync(ctx, s.name); err != nil {
+		return err
+	}
+	return m.cfg.Store.ForgetSnapshots(ctx, s.mirror.VolumeID)
 }
 
 // arrivedAgain reports whether this site has the newest of the other one.

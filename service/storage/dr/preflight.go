@@ -165,9 +165,9 @@ func Steps(id string, v *View) []Step {
 			step("Demote the volume here, unless this site keeps its content",
 				"Use the other mirror's id if it is the other site that gives up.", "demote"),
 			step("Copy it again from the other site",
-				"Wait until its health is ok. Only then can that site fail.", "resync"),
+				"Wait until its health is ok. Until then, it cannot take over.", "resync"),
 		}
-	case split && !v.Here.Primary:
+	case split && !v.Here.Primary, v.There != nil && v.There.Primary && FailoverBlocker(v, false, false) == notACopy:
 		return []Step{
 			step("Copy the volume again from the other site",
 				"Both sites have written since they last agreed. What this one has is thrown away. Wait until its health is ok.",

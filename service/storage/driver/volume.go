@@ -23,6 +23,9 @@ type Name struct {
 	// Chosen is the name that users of the storage system see, if they have chosen it. Empty: they see Native. Only
 	// drivers that implement Images know it.
 	Chosen string
+	// Complete says to DeleteVolume that the volume was complete once: what is not complete under its name is somebody
+	// else's, and not what an attempt to make it has left.
+	Complete bool
 }
 
 // made matches the native names of volumes, snapshots and groups that gateways make.

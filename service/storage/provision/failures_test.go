@@ -56,6 +56,18 @@ func TestAFailureIsToldAndTheNextAttemptMakesTheVolume(t *testing.T) {
 		if v = g.volume(again.ID); v.State != state.DeletionFailed {
 			t.Errorf("%+v", v)
 		}
+		// What is refused has changed nothing.
+		g.broken.Store(nil)
+		other := g.made("other")
+		refusal := error(fault.New(fault.Conflict, "clients have it open"))
+		g.broken.Store(&refusal)
+		if _, j, err = g.volumes.Delete(g.admin, other.ID, record.Deletion{Kind: record.JobDeleteVolume}); err != nil {
+			t.Fatal(err)
+		}
+		g.ended(j)
+		if other = g.volume(other.ID); other.State != state.Available || other.LastError != "clients have it open" {
+			t.Errorf("%+v", other)
+		}
 		g.broken.Store(nil)
 		if _, j, err = g.volumes.Delete(g.admin, again.ID, record.Deletion{Kind: record.JobDeleteVolume}); err != nil {
 			t.Fatal(err)

@@ -70,7 +70,7 @@ func (m *Manager) discard(ctx context.Context, a record.VolumeArgs, progress fun
 		bounded, cancel := context.WithTimeoutCause(ctx, callWithin, errSlow)
 		defer cancel()
 		if err := d.DiscardVolume(bounded, name, time.Duration(a.Keep)*time.Second); err != nil {
-			return nil, err
+			return nil, refusal(err)
 		}
 		progress(record.Verifying)
 		volumes, name, err := reach[driver.Volumes](ctx, m, v)
@@ -133,6 +133,7 @@ func (m *Manager) purge(ctx context.Context, v *record.Volume, progress func(flo
 	if err != nil {
 		return nil, err
 	}
+	name.Complete = true
 	if err := d.DeleteVolume(ctx, name); err != nil {
 		return nil, err
 	}

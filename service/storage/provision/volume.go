@@ -110,12 +110,22 @@ func (m *Manager) delete(ctx context.Context, a record.VolumeArgs, progress func
 		if err := m.dropBases(ctx, v, name); err != nil {
 			return nil, err
 		}
+		name.Complete = a.Before != state.Failed
 		if err := d.DeleteVolume(ctx, name); err != nil {
-			return nil, err
+			return nil, refusal(err)
 		}
 		progress(record.Verifying)
 		return nil, gone(ctx, d, name)
 	})
+}
+
+// refusal marks the error of a deletion that a storage system has refused, for example because clients have the volume
+// open: it finds that before it changes anything.
+func refusal(err error) error {
+	if fault.Is(err, fault.Conflict) {
+		return record.Unchanged(err)
+	}
+	return err
 }
 
 // gone checks with the storage system that a volume is not there any more.

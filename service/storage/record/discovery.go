@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/mainstay-infra/mainstay/kit/db"
@@ -46,7 +47,7 @@ func (s *Store) SeeCluster(
 			id = NewID()
 		}
 		c = Cluster{
-			ID: id, BackendID: backend, NativeID: seen.NativeID, Name: seen.Name, Health: seen.Health, Summary: seen.Summary,
+			ID: id, BackendID: backend, NativeID: seen.NativeID, Name: cmp.Or(seen.Name, b.Name), Health: seen.Health, Summary: seen.Summary,
 			Raw: seen.Raw, Used: seen.Used, Available: seen.Available, Recovering: seen.Recovering,
 			DegradedObjects: seen.DegradedObjects, SeenAt: now,
 		}

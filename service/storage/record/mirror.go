@@ -425,6 +425,15 @@ func (s *Store) DropMirror(ctx context.Context, id string) error {
 	})
 }
 
+// ForgetSnapshots stores that the snapshots of a volume are gone, with what it held.
+func (s *Store) ForgetSnapshots(ctx context.Context, volume string) error {
+	return s.update(ctx, func(tx *db.Tx) error {
+		_, err := tx.Exec(ctx, "UPDATE snapshots SET deleted_at = ? WHERE volume_id = ? AND deleted_at IS NULL",
+			db.At(s.now()), volume)
+		return err
+	})
+}
+
 // EndRehearsal stores how the reading of a copy ended, for both sites.
 func (s *Store) EndRehearsal(ctx context.Context, m *Mirror, r Rehearsal) error {
 	return s.update(ctx, func(tx *db.Tx) error {
@@ -472,6 +481,9 @@ func (s *Store) SeeMirror(
 	return s.takeIn(ctx, pool, seen, name, now)
 }
 
+// lately is how long what was seen of a site counts as its present state: some passes.
+const lately = 2 * time.Minute
+
 // touch stores what is seen of a mirror that is known.
 func (s *Store) touch(ctx context.Context, pool *Pool, seen *Seen, now db.Time) (known bool, err error) {
 	err = s.update(ctx, func(tx *db.Tx) error {
@@ -488,8 +500,19 @@ func (s *Store) touch(ctx context.Context, pool *Pool, seen *Seen, now db.Time) 
 		if m.State == MirrorFailed {
 			m.State, m.LastError = MirrorEnabled, ""
 		}
+		health := seen.Health
+		if seen.Primary { // which no site says: what both have written is a split brain
+			var others int64
+			if err := tx.Get(ctx, &others, "SELECT COUNT(*) FROM mirrors WHERE global_id = ? AND cluster_id <> ? AND role = ? AND seen_at > ?",
+				seen.GlobalID, pool.ClusterID, Primary, db.At(now.Add(-lately))); err != nil {
+				return err
+			}
+			if others > 0 {
+				health = driver.Critical
+			}
+		}
 		_, err = tx.Exec(ctx, `UPDATE mirrors SET state = ?, last_error = ?, role = ?, health = ?, sites = ?, synced_at = ?,
-			seen_at = ? WHERE id = ?`, m.State, m.LastError, roleOf(&seen.Mirror), seen.Health, db.JSON[[]driver.MirrorSite]{V: seen.Sites}, synced, now, m.ID)
+			seen_at = ? WHERE id = ?`, m.State, m.LastError, roleOf(&seen.Mirror), health, db.JSON[[]driver.MirrorSite]{V: seen.Sites}, synced, now, m.ID)
 		return err
 	})
 	if fault.Is(err, fault.NotFound) {

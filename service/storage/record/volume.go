@@ -517,6 +517,14 @@ func (s *Store) save(ctx context.Context, tx *db.Tx, v *Volume) error {
 	return err
 }
 
+// unchanged is the error of an action that has changed nothing.
+type unchanged struct{ error }
+
+func (u unchanged) Unwrap() error { return u.error }
+
+// Unchanged marks the error of an action after which the volume is as it was before.
+func Unchanged(err error) error { return unchanged{err} }
+
 // EndVolume stores how an action on a volume ended: what the storage system says of it, or why it failed.
 func (s *Store) EndVolume(
 	ctx context.Context, a VolumeArgs, action state.Action, seen *driver.Volume, failed error,
@@ -529,7 +537,11 @@ func (s *Store) EndVolume(
 		if err != nil {
 			return err
 		}
-		v.State = v.State.End(action, a.Before, failed == nil)
+		if errors.As(failed, &unchanged{}) {
+			v.State = v.State.Undo(action, a.Before)
+		} else {
+			v.State = v.State.End(action, a.Before, failed == nil)
+		}
 		if v.LastError = ""; failed != nil {
 			v.LastError = fault.From(failed).Message
 		}

@@ -146,6 +146,15 @@ func (v Volume) End(a Action, before Volume, succeeded bool) Volume {
 	return before
 }
 
+// Undo returns the state after an action that was refused, or has failed, without a change. before is the state that it
+// began in.
+func (v Volume) Undo(a Action, before Volume) Volume {
+	if v != actions[a].during || before == "" {
+		return v.End(a, before, false)
+	}
+	return before
+}
+
 // Seen returns the state of a volume after a pass over its storage system, which tells it or not.
 func (v Volume) Seen(told bool) Volume {
 	switch {

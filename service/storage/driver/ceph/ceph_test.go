@@ -44,6 +44,8 @@ func TestTheDriverOnARealCluster(t *testing.T) {
 		{"other kinds are refused", otherKinds},
 		{"foreign and damaged images are listed", foreignImages},
 		{"a volume in use is not deleted", volumeInUse},
+		{"an image in the place of a volume is left alone", imageInItsPlace},
+		{"a volume that is in the trash and out of it is forgotten there", halfInTheTrash},
 		{"deleted volumes stay for their snapshots", keptForSnapshots},
 		{"deleted snapshots stay for their clones", keptForClones},
 		{"what is half made is made again", halfMade},
@@ -138,6 +140,68 @@ with rados.WriteOpCtx() as op:
 		t.Error(err)
 	}
 	s.rbd(t, "info", "other-0")
+}
+
+func imageInItsPlace(t *testing.T, s *site) {
+	d := s.open(t)
+	renamed, trashed := s.volume(t, d), s.volume(t, d)
+	s.rbd(t, "rename", renamed.Native, "away")
+	if err := d.DiscardVolume(t.Context(), trashed, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []driver.Name{renamed, trashed} {
+		s.rbd(t, "create", "--size", "1M", n.Native)
+		n.Complete = true
+		if err := d.DeleteVolume(t.Context(), n); !fault.Is(err, fault.Conflict) {
+			t.Errorf("%s is deleted: %v", n.Native, err)
+		}
+		s.rbd(t, "info", n.Native)
+	}
+	if _, err := d.UndeleteVolume(t.Context(), trashed); !fault.Is(err, fault.Conflict) {
+		t.Errorf("brought back: %v", err)
+	}
+	for _, n := range []driver.Name{renamed, trashed} {
+		s.rbd(t, "rm", "--no-progress", n.Native)
+	}
+	s.rbd(t, "rename", "away", renamed.Native)
+	if _, err := d.UndeleteVolume(t.Context(), trashed); err != nil {
+		t.Error(err)
+	}
+	for _, n := range []driver.Name{renamed, trashed} {
+		n.Complete = true
+		if err := d.DeleteVolume(t.Context(), n); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// As a helper leaves it that is killed while it brings a volume back.
+func halfInTheTrash(t *testing.T, s *site) {
+	d := s.open(t)
+	for _, end := range []func(driver.Name) error{
+		func(n driver.Name) error { _, err := d.UndeleteVolume(t.Context(), n); return err },
+		func(n driver.Name) error { n.Complete = true; return d.DeleteVolume(t.Context(), n) },
+	} {
+		n := s.volume(t, d)
+		if err := d.DiscardVolume(t.Context(), n, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		id, _, _ := strings.Cut(s.rbd(t, "trash", "ls", "--all", s.Pool), " ")
+		entry := t.TempDir() + "/entry"
+		s.rados(t, "getomapval", "rbd_trash", "id_"+id, entry)
+		s.rbd(t, "trash", "restore", s.Pool+"/"+id)
+		s.rados(t, "setomapval", "rbd_trash", "id_"+id, "--input-file", entry)
+		if err := end(n); err != nil {
+			t.Error(err)
+		}
+		if left := s.rbd(t, "trash", "ls", "--all", s.Pool); strings.Contains(left, n.Native) {
+			t.Errorf("the trash has %s", left)
+		}
+		n.Complete = true
+		if err := d.DeleteVolume(t.Context(), n); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func volumeInUse(t *testing.T, s *site) {

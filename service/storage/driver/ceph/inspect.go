@@ -188,7 +188,7 @@ func (d *Driver) Inspect(ctx context.Context) (driver.Cluster, error) {
 		}
 	}
 	c := driver.Cluster{
-		NativeID: s.FSID, Name: "ceph", Raw: u.Stats.Total, Used: u.Stats.Used, Available: u.Stats.Available,
+		NativeID: s.FSID, Raw: u.Stats.Total, Used: u.Stats.Used, Available: u.Stats.Available,
 		DegradedObjects: s.PGMap.DegradedObjects, Recovering: s.recovering(), OSDs: osdsOf(&osds, &full),
 		Pools: poolsOf(pools, &u, rules),
 	}

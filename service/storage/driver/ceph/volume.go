@@ -41,7 +41,7 @@ func volumeOf(pool string, i *wire.Image) (driver.Volume, error) {
 
 // request returns a request about a volume.
 func request(op wire.Op, n driver.Name) wire.Request {
-	return wire.Request{Op: op, Pool: n.Pool, Volume: n.Native, Image: n.Chosen}
+	return wire.Request{Op: op, Pool: n.Pool, Volume: n.Native, Image: n.Chosen, Complete: n.Complete}
 }
 
 // requestOf returns a request about a snapshot of a volume.

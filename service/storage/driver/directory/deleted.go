@@ -41,11 +41,36 @@ func (d *Driver) put(n driver.Name, from, to shelf) error {
 		}
 		return from.errNone(n.Native)
 	case errors.Is(err, fs.ErrExist) || errors.Is(err, unix.ENOTEMPTY):
-		return fault.Wrap(fault.Conflict, err, "the storage has two volumes %s", n.Native)
+		return errTwo(n)
 	case err != nil:
 		return full(err)
 	}
 	return errors.Join(syncFolder(d.root, to.folder), syncFolder(d.root, from.folder))
+}
+
+func errTwo(n driver.Name) error {
+	return fault.New(fault.Conflict, "the storage has two volumes %s; move one of them away", n.Native)
+}
+
+// replacedBy returns a fault of kind Conflict if what others have made is in the place of a volume, which must not be
+// removed with it.
+func (d *Driver) replacedBy(n driver.Name) error {
+	folder, _, err := d.open(volumes, n)
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return fault.New(fault.Conflict, "%s/%s is not a volume; move it away", volumes.folder, n.Native)
+	case err != nil:
+		return nil // a damaged volume may be removed
+	}
+	if err := folder.Close(); err != nil {
+		return err
+	}
+	if _, err := d.root.Lstat(path.Join(deleted.folder, n.Native)); err == nil {
+		return errTwo(n)
+	}
+	return nil
 }
 
 // ReplaceVolume removes a volume, and renames another one to it. A repeated call goes on.

@@ -457,6 +457,48 @@ func TestWhatTheGatewayDidNotMakeIsTakenInAndLeftAlone(t *testing.T) {
 	}
 }
 
+func TestWhatOthersMakeInThePlaceOfAVolumeIsNotDeletedWithIt(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir()
+	f := open(t, path)
+	var names []driver.Name
+	for range 2 {
+		n := driver.Name{Pool: directory.PoolName, Native: driver.VolumeName(uuid.NewString())}
+		if _, err := f.CreateVolume(t.Context(), driver.VolumeSpec{Name: n, Kind: driver.Block, Size: mib}); err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, n)
+	}
+	moved, trashed := names[0], names[1]
+	if err := os.Rename(filepath.Join(path, "volumes", moved.Native), filepath.Join(path, "away")); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.DiscardVolume(t.Context(), trashed, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []driver.Name{moved, trashed} {
+		place := filepath.Join(path, "volumes", n.Native)
+		if err := os.Mkdir(place, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(place, "data"), "precious")
+		n.Complete = true
+		if err := f.DeleteVolume(t.Context(), n); !fault.Is(err, fault.Conflict) {
+			t.Errorf("%v", err)
+		}
+		if got, err := os.ReadFile(filepath.Join(place, "data")); err != nil || string(got) != "precious" {
+			t.Errorf("%q, %v", got, err)
+		}
+		if err := os.RemoveAll(place); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trashed.Complete = true
+	if err := f.DeleteVolume(t.Context(), trashed); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestADamagedVolumeIsToldAndHidesNoOther(t *testing.T) {
 	t.Parallel()
 	for _, content := range []string{"", "{", `{"kind":"tape"}`, strings.Repeat(" ", 1<<20)} {

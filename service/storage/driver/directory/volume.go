@@ -125,5 +125,10 @@ func growData(folder *os.Root, size int64) error {
 
 // DeleteVolume removes a volume.
 func (d *Driver) DeleteVolume(_ context.Context, n driver.Name) error {
+	if n.Complete {
+		if err := d.replacedBy(n); err != nil {
+			return err
+		}
+	}
 	return errors.Join(d.remove(volumes, n), d.remove(deleted, n))
 }

@@ -254,9 +254,9 @@ func (d *Driver) DeleteVolume(ctx context.Context, n driver.Name) error {
 		return err
 	}
 	if err := d.remove(ctx, kube.PersistentVolumeClaims, &c.Meta); err != nil {
-		// A pod that has come between keeps it.
+		// A pod that has come between keeps it until it ends.
 		if used := d.unused(context.WithoutCancel(ctx), n.Native); fault.Is(used, fault.Conflict) {
-			return used
+			return fault.Wrap(fault.Unavailable, used, "%s", fault.From(used).Message)
 		}
 		return err
 	}

@@ -71,9 +71,16 @@ func (p *pool) undelete(r *wire.Request) (out wire.Response, err error) {
 	if !t.valid() {
 		return out, noVolume(t.name)
 	}
-	if image, err := p.ready(t); err == nil {
+	switch image, err := p.ready(t); {
+	case err == nil && !t.chosen():
+		// An earlier attempt may have been killed before the trash had forgotten it.
+		out.Volume = &image
+		return out, p.forgotten(t)
+	case err == nil:
 		out.Volume = &image // an earlier attempt has brought it back
 		return out, nil
+	case reasonOf(err).Reason != wire.NotFound:
+		return out, err
 	}
 	if t.chosen() {
 		switch _, err := p.look(t.name); {
@@ -104,15 +111,30 @@ func (p *pool) undelete(r *wire.Request) (out wire.Response, err error) {
 // untrash has a volume be there under its native name again, where only this package sees it if users have chosen
 // another one.
 func (p *pool) untrash(t target) error {
-	image, err := p.look(t.native)
-	if err == nil && image.State != wire.Deleted {
-		return nil // an earlier attempt has done this
-	}
-	if err == nil || reasonOf(err).Reason != wire.NotFound {
-		return errors.Join(err, noVolume(t.name))
+	switch image, err := p.look(t.native); {
+	case err == nil && image.State == wire.Ready:
+		return p.forgotten(t) // an earlier attempt has done this
+	case err == nil && image.State == wire.Deleted:
+		return noVolume(t.name)
+	case err == nil:
+		return taken(t.native)
+	case reasonOf(err).Reason != wire.NotFound:
+		return err
 	}
 	id, err := p.trashed(t)
 	if err != nil {
+		return err
+	}
+	return rbd.TrashRestore(p.IOContext, id, t.native)
+}
+
+// forgotten has the trash forget a volume that is out of it, if a call that was killed has not come to that.
+func (p *pool) forgotten(t target) error {
+	id, err := p.trashed(t)
+	if err != nil {
+		if reasonOf(err).Reason == wire.NotFound {
+			return nil
+		}
 		return err
 	}
 	return rbd.TrashRestore(p.IOContext, id, t.native)

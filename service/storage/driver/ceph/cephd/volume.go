@@ -131,6 +131,9 @@ func (p *pool) deleteVolume(c *cluster, r *wire.Request) (out wire.Response, err
 	if err != nil {
 		return out, err
 	}
+	if image.State == wire.Building && r.Complete {
+		return out, taken(t.name)
+	}
 	if image.State == wire.Building && t.name == t.native { // only an attempt to make it can have it open
 		err := p.bound(t.native) // a copy of another site's that has not arrived yet
 		if err == nil {
@@ -142,6 +145,11 @@ func (p *pool) deleteVolume(c *cluster, r *wire.Request) (out wire.Response, err
 		return out, err
 	}
 	out.Leftover = t.native
+	if t.name == t.native {
+		if err := p.forgotten(t); err != nil {
+			return out, err
+		}
+	}
 	if image.State == wire.Deleted {
 		return out, nil
 	}

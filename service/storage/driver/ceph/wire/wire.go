@@ -151,6 +151,7 @@ type Request struct {
 	Length   int      `json:"length,omitempty"` // of Data
 	Keep     int64    `json:"keep,omitempty"`   // seconds
 	By       string   `json:"by,omitempty"`     // native name of a volume
+	Complete bool     `json:"complete,omitempty"`
 	Data     []byte   `json:"-"`
 	// Snapshots has the names of snapshots by those that users have chosen; of the others both are the same.
 	Snapshots map[string]string `json:"snapshots,omitempty"`
