@@ -218,6 +218,10 @@ func TestAVolumeFailsOverAndBack(t *testing.T) {
 		n := contracttest.As[storageapi.DRStatus](s.call("GET", "/dr/status", s.admin, nil).Want(200))
 		return n.Error == 2
 	})
+	a := s.call("POST", "/dr/mirrors/"+east.Id+"/rehearse", s.admin, nil).Want(202)
+	if j := s.job(contracttest.As[storageapi.MirrorAccepted](a).JobId, s.admin); j.Error == nil || !strings.Contains(j.Error.Message, "at both sites") {
+		t.Errorf("%+v %+v", j, j.Error)
+	}
 	snapshot := s.done(s.call("POST", "/volumes/"+volume+"/snapshots", s.admin, object{"name": "theirs"}), s.admin)
 	s.done(s.call("POST", "/dr/mirrors/"+east.Id+"/demote", s.admin, nil), s.admin)
 	pre = contracttest.As[storageapi.DRPreflight](s.call("GET", "/dr/preflight?mirror_id="+east.Id, s.admin, nil).Want(200))

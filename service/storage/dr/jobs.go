@@ -406,6 +406,15 @@ func (m *Manager) compare(ctx context.Context, primary, secondary *site, progres
 	if !ok {
 		return "", fault.New(fault.Invalid, "the storage has no snapshots").WithCode("unsupported")
 	}
+	// What would never arrive is not waited for.
+	if v, err := m.Look(ctx, &secondary.mirror); err == nil {
+		if v.Here.Primary {
+			return "", fault.New(fault.Conflict, "the volume is primary at both sites; demote one, and copy it again with resync")
+		}
+		if why := FailoverBlocker(v, false, false); why == notACopy {
+			return "", fault.New(fault.Conflict, "%s", why)
+		}
+	}
 	id := primary.mirror.ID // one job about a mirror runs at a time
 	sn := driver.Name{Pool: primary.name.Pool, Native: driver.SnapshotName(id)}
 	if err := snapshots.DeleteSnapshot(ctx, sn); err != nil { // what an attempt has left
