@@ -47,7 +47,8 @@ func (s *Store) SeeCluster(
 			id = NewID()
 		}
 		c = Cluster{
-			ID: id, BackendID: backend, NativeID: seen.NativeID, Name: cmp.Or(seen.Name, b.Name), Health: seen.Health, Summary: seen.Summary,
+			ID: id, BackendID: backend, NativeID: seen.NativeID, Name: cmp.Or(seen.Name, b.Name),
+			Health: seen.Health, Summary: seen.Summary,
 			Raw: seen.Raw, Used: seen.Used, Available: seen.Available, Recovering: seen.Recovering,
 			DegradedObjects: seen.DegradedObjects, SeenAt: now,
 		}
