@@ -52,7 +52,7 @@ const (
 // Cluster is what a storage system tells about itself.
 type Cluster struct {
 	NativeID        string // identifies it for ever; the gateway refuses another one in its place
-	Name            string
+	Name            string // empty: that of the backend
 	Health          Health
 	Summary         string // a sentence about Health; empty if it is ok
 	Raw             int64  // bytes
