@@ -260,7 +260,7 @@ test('images are a tree of snapshots and clones, and one is shrunk only by its n
   const asked: string[] = [];
   await page.route('**/api/store/v1/pools?*', (route) => route.fulfill({ json: [pool('rbd'), pool('fast')] }));
   await page.route(/\/rbd-images(\?|$)/, (route) => {
-    if (route.request().method() === 'POST') return route.fulfill({ status: 409, json: { error: { code: 'CONFLICT', message: 'the pool has an image disk already' } } });
+    if (route.request().method() === 'POST') return route.fulfill({ status: 409, json: { error: { code: 'CONFLICT', message: 'the pool has an image disk already', field: 'name' } } });
     return route.fulfill({ json: [image('disk', { used_bytes: 2 ** 28, iops: 500 }), image('disk-2', { parent: 'rbd/disk@before' }), image('theirs', { managed: false })] });
   });
   await page.route('**/api/store/v1/rbd-images/rbd/**', (route) => {
@@ -340,7 +340,7 @@ test('volumes are grouped, their snapshot is taken at one moment, and all are ro
     const path = pathname.replace('/api/store/v1/volume-groups', '');
     if (route.request().method() === 'GET') return route.fulfill({ json: path === '' ? [group] : path === '/g1' ? group : [snapshot] });
     asked.push(`${route.request().method()} ${path} ${route.request().postData() ?? ''}`.trim());
-    if (path === '' && asked.length === 1) return route.fulfill({ status: 409, json: { error: { code: 'CONFLICT', message: 'the volume data is in the group db' } } });
+    if (path === '' && asked.length === 1) return route.fulfill({ status: 409, json: { error: { code: 'CONFLICT', message: 'the volume data is in the group db', field: 'volume_ids' } } });
     return route.fulfill(path === '' ? { status: 201, json: group } : accepted);
   });
   await open(page, g, '/groups?create=1');
