@@ -101,12 +101,15 @@ func (k *link) pass(client net.Conn) {
 		if err != nil {
 			break
 		}
-		_, _ = server.Write(said[:n])
 		k.mu.Lock()
-		at := k.cutAt
+		last := k.cutAt != nil && bytes.Contains(said[:n], k.cutAt)
 		k.mu.Unlock()
-		if at != nil && bytes.Contains(said[:n], at) {
-			break // the answer is lost
+		if last { // the answer, which may be quick, is lost
+			_ = client.Close()
+		}
+		_, _ = server.Write(said[:n])
+		if last {
+			break
 		}
 	}
 	_, _ = client.Close(), server.Close()
