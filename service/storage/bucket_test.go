@@ -402,7 +402,7 @@ func TestAnObjectGatewayThatIsAwayFailsNoQuestionAboutNumbers(t *testing.T) {
 		t.Errorf("%+v, %+v", j, b)
 	}
 	s.call("GET", "/buckets/"+id+"/objects", s.admin, nil).Refused(409, "CONFLICT", "")
-	s.call("POST", "/buckets", s.admin, object{"name": "logs", "max_size": 7}).Refused(409, "CONFLICT", "")
+	s.call("POST", "/buckets", s.admin, object{"name": "logs", "max_size": 7}).Refused(409, "CONFLICT", "name")
 }
 
 func TestKeysOfBucketsOpenAfterARotationOfTheSecretKey(t *testing.T) {
