@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,6 +13,7 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/audit"
 	"github.com/mainstay-infra/mainstay/kit/auth"
 	"github.com/mainstay-infra/mainstay/kit/db"
+	"github.com/mainstay-infra/mainstay/kit/durable"
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/keyring"
 	"github.com/mainstay-infra/mainstay/kit/session"
@@ -50,7 +50,7 @@ func policyOf(doc *configfile.Config, data string) *admission.Policy {
 func openDatabase(ctx context.Context, data string) (*db.DB, error) {
 	// The state of this host is always in a local database: see docs/decisions/0023.
 	d, err := db.Open(ctx, db.Config{Path: filepath.Join(data, "state", "hypervisor.db"), CacheKiB: 16 << 10})
-	if errors.Is(err, syscall.EWOULDBLOCK) {
+	if errors.Is(err, durable.ErrLocked) {
 		// Package db's error for a held lock recommends PostgreSQL, which this service does not
 		// use.
 		return nil, fault.New(fault.Unavailable, "data: another process uses %s; "+
