@@ -45,7 +45,7 @@ func Run[B any](ctx context.Context, b B, all []Section[B], chosen string) error
 	names := strings.Split(chosen, ",")
 	for _, name := range names {
 		if !slices.ContainsFunc(all, func(s Section[B]) bool { return s.Name == name }) {
-			return fmt.Errorf("there is no section %q", name)
+			return fmt.Errorf("unknown section %q", name)
 		}
 	}
 	for _, s := range all {

@@ -141,7 +141,7 @@ func TestADatabaseThatIsAwayIsNotAFullDisk(t *testing.T) {
 	k.cutOn("INSERT INTO")
 	away("in the middle of a transaction", add(), "nothing was stored")
 	k.cutOn("commit")
-	away("at the commit", add(), "look whether it did")
+	away("at the commit", add(), "check whether the change was stored")
 	var n int
 	k.cutOn("COUNT(*)")
 	away("in the middle of a read", d.Get(t.Context(), &n, "SELECT COUNT(*) FROM demo"), "cannot be reached")

@@ -108,7 +108,7 @@ func commitFault(err error) error {
 	err = writeFault(err)
 	if f := (*fault.Error)(nil); errors.As(err, &f) && f.Code == CodeUnavailable {
 		return fault.Wrap(fault.Unavailable, err,
-			"the database went away while it stored the change; look whether it did, before you try again").
+			"the database went away during the commit; check whether the change was stored before you try again").
 			WithCode(CodeUnavailable).WithRetryAfter(time.Second)
 	}
 	return err

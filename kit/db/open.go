@@ -108,7 +108,7 @@ func openSQLite(ctx context.Context, cfg Config) (*DB, error) {
 	if cfg.Reserve == 0 {
 		return openFile(ctx, cfg)
 	}
-	// There must be room for four times as much: what it leaves is soon taken, and it would come and go.
+	// It is filled only if three times as much stays free. Otherwise it would be given and filled again all the time.
 	kept := reserve.Open(reserve.Config{
 		Path: cfg.Path + "-reserve", Size: cfg.Reserve, Step: cfg.Reserve / 8, Room: 3 * cfg.Reserve,
 	})

@@ -101,7 +101,7 @@ func TestACancelledJobLeavesNothing(t *testing.T) {
 	})
 }
 
-// The end of the process in the middle of a job is no failure: the job goes on afterwards.
+// A job that the end of the process interrupts does not fail: it continues afterwards.
 func TestAJobThatTheEndOfTheProcessInterruptsGoesOn(t *testing.T) {
 	t.Parallel()
 	engines(t, func(g *gateway) {
