@@ -630,6 +630,18 @@ func TestABackupWhoseJobEndsIsNotRemovedASecondTime(t *testing.T) {
 	}
 }
 
+func TestABucketThatIsToHaveItsFirstBackupIsNotAProblemForPruning(t *testing.T) {
+	t.Parallel()
+	s := withBuckets(t)
+	bucket := s.done(s.call("POST", "/buckets", s.admin, object{"name": "kept", "connection_ref": "offsite"}), s.admin)
+	id := s.done(s.call("POST", "/volumes", s.admin, object{"name": "data", "size_bytes": mib}), s.admin)
+	s.call("POST", "/maintenance", s.admin, object{"paused": true}).Want(200)
+	s.call("POST", "/backup-jobs", s.admin, object{"volume_id": id, "bucket_id": bucket, "mode": "data"}).Want(202)
+	if err := s.service.Backups().Prune(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestOnlyBackupsOfATenantAreTakenInFromItsBucket(t *testing.T) {
 	t.Parallel()
 	s := withBuckets(t)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	storageapi "github.com/mainstay-infra/mainstay/api/storage"
 	"github.com/mainstay-infra/mainstay/kit/cephtest"
@@ -63,7 +64,7 @@ func TestVolumesInACephCluster(t *testing.T) {
 		t.Errorf("%+v", found)
 	}
 	of := contracttest.As[[]storageapi.Cluster](g.call("GET", "/clusters?backend=prod", g.admin, nil).Want(200))
-	if len(of) != 1 || of[0].NativeFsid != cluster.FSID {
+	if len(of) != 1 || of[0].NativeFsid != cluster.FSID || of[0].Name != "prod" {
 		t.Errorf("%+v", of)
 	}
 
@@ -122,6 +123,15 @@ func (g *gateway) changesOSDs() {
 func TestAClusterThatHangsHoldsUpNobodyElse(t *testing.T) {
 	t.Parallel()
 	g, cluster := inCeph(t)
+	trashed := g.done(g.call("POST", "/volumes", g.admin, object{"name": "old", "size_bytes": mib, "policy": "prod"}), g.admin)
+	g.done(g.call("DELETE", "/volumes/"+trashed+"?trash_secs=3600", g.admin, nil), g.admin)
+	restore := func() storageapi.Job {
+		return g.job(contracttest.As[storageapi.TrashAccepted](g.call("POST", "/trash/"+trashed+"/restore", g.admin, nil).Want(202)).JobId, g.admin)
+	}
+	cluster.Signal(t, "ceph-osd", syscall.SIGSTOP)
+	if j := restore(); j.Error == nil || j.Error.Code != "UNAVAILABLE" { // what cannot be looked for is not missing
+		t.Errorf("%+v", j)
+	}
 	cluster.Signal(t, "ceph-mon", syscall.SIGSTOP)
 	backend := contracttest.As[[]storageapi.Backend](g.call("GET", "/backends?backend_type=ceph", g.admin, nil).Want(200))[0]
 	hung := make(chan answer, 1)
@@ -134,6 +144,16 @@ func TestAClusterThatHangsHoldsUpNobodyElse(t *testing.T) {
 	b := contracttest.As[[]storageapi.Backend](g.call("GET", "/backends?backend_type=ceph", g.admin, nil).Want(200))[0]
 	if b.Status != "unreachable" || b.LastError == "" {
 		t.Errorf("%+v", b)
+	}
+	if n := len(contracttest.As[[]storageapi.TrashItem](g.call("GET", "/trash", g.admin, nil).Want(200))); n != 1 {
+		t.Errorf("the trash has %d volumes", n)
+	}
+	cluster.Signal(t, "ceph-mon", syscall.SIGCONT)
+	cluster.Signal(t, "ceph-osd", syscall.SIGCONT)
+	for deadline := time.Now().Add(time.Minute); restore().Error != nil; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the cluster answers again, and the volume stays in the trash")
+		}
 	}
 }
 

@@ -154,7 +154,9 @@ func TestACordonedBackendTakesNoNewVolumes(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 	g.call("POST", "/volumes", g.admin, object{"name": "more", "size_bytes": mib}).Refused(503, "BACKEND_CORDONED", "")
-	// What there is stays usable, and a repeated request is answered.
+	// What there is stays usable, also what is in the trash, and a repeated request is answered.
+	g.done(g.call("DELETE", "/volumes/"+id+"?trash_secs=60", g.admin, nil), g.admin)
+	g.done(g.call("POST", "/trash/"+id+"/restore", g.admin, nil), g.admin)
 	g.call("POST", "/volumes", g.admin, object{"name": "data", "size_bytes": mib}).Want(202)
 	g.done(g.call("POST", "/volumes/"+id+"/expand", g.admin, object{"new_size_bytes": 2 * mib}), g.admin)
 	g.call("POST", backend+"/uncordon", g.admin, nil).Want(200)

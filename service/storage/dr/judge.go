@@ -152,7 +152,7 @@ func journalBlocker(v *View, replayed bool) string {
 		return "writes of the other site are still arriving"
 	case v.There == nil && !replayed:
 		return "it is not known whether all writes of the other site have arrived: " + v.unreachable() +
-			"; say peer_replayed=1 if you know that they have"
+			"; if you know that they have, confirm it with peer_replayed"
 	}
 	return ""
 }

@@ -95,7 +95,7 @@ func TestWhatStandsInTheWayOfAPromotion(t *testing.T) {
 		},
 		"the storage does not have it": {view: &dr.View{Missing: true}, force: true, want: "does not mirror the volume"},
 		"a journal of an unknown site": {
-			view: view(journal("replaying", `replaying, {"entries_behind_primary":0}`), nil), want: "peer_replayed=1",
+			view: view(journal("replaying", `replaying, {"entries_behind_primary":0}`), nil), want: "confirm it with peer_replayed",
 		},
 		"somebody knows about the journal": {
 			view: view(journal("replaying", `replaying, {"entries_behind_primary":0}`), nil), replayed: true,

@@ -107,7 +107,7 @@ func (s *Store) DeletePeer(ctx context.Context, id string) (p Peer, err error) {
 			return err
 		}
 		if n > 0 {
-			return fault.New(fault.Conflict, "%d mirrors use the peer; disable them first", n)
+			return fault.New(fault.Conflict, "mirrors that use the peer: %d; disable them first", n)
 		}
 		if _, err := tx.Exec(ctx, "DELETE FROM peers WHERE id = ?", p.ID); err != nil {
 			return err

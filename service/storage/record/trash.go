@@ -144,7 +144,7 @@ func (s *Store) beginTrash(
 	if err != nil {
 		return j, err
 	}
-	if place.Backend.Mode == ReadOnly || action == state.Undelete {
+	if place.Backend.Mode == ReadOnly { // not if it is cordoned: what is in the trash is not new
 		if err := place.Backend.Writable(); err != nil {
 			return j, err
 		}

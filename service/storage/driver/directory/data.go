@@ -141,7 +141,8 @@ func (f *filled) WriteAt(p []byte, offset int64) (int, error) {
 	f.until -= int64(len(p))
 	var err error
 	if f.until < 0 {
-		f.until, err = roomStep, f.d.checkRoom(roomStep)
+		f.until = min(roomStep, f.size)
+		err = f.d.checkRoom(f.until)
 	}
 	f.mu.Unlock()
 	if err != nil {

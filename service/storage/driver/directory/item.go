@@ -239,7 +239,8 @@ func (d *Driver) checkRoom(needed int64) error {
 		return err
 	}
 	if needed > room.free-reserve(room.total) {
-		return fault.New(fault.StorageFailed, "a copy needs %d bytes, and the storage has %d left", needed, room.free)
+		return fault.New(fault.StorageFailed, "a copy needs %d bytes, and the storage has %d left, of which %d are "+
+			"kept free for deletions", needed, room.free, reserve(room.total))
 	}
 	return nil
 }
