@@ -9,7 +9,6 @@ import { toast } from '../../ui/toast';
 import { api, schemas, useMay, type GroupSnapshotSpec, type VolumeGroup } from '../api';
 import { useRefresh } from '../live';
 
-
 export function useGroupActions(): { actions: (group: VolumeGroup) => MenuAction[]; snapshot: (group: VolumeGroup) => MenuAction | undefined; dialog: ReactNode } {
   const confirm = useConfirm();
   const allowed = useMay();
