@@ -83,10 +83,11 @@ deps: ## Install what the tests need (PostgreSQL, Podman, Chromium, clang and mo
 
 # It is all of Kubernetes, so it is built anew only when a source of devcluster/ is newer. "go build" leaves a program
 # alone that would be the same again.
-bin/devcluster: devcluster/go.mod devcluster/go.sum $(wildcard devcluster/*.go)
+bin/devcluster: devcluster/go.mod devcluster/go.sum $(wildcard devcluster/*.go devcluster/crds/*.yaml)
 	@echo 'Building bin/devcluster, the Kubernetes of the tests: it takes some minutes the first time'
 	@mkdir -p bin
-	cd devcluster && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o ../bin/devcluster .
+	cd devcluster && version=$$(awk '$$1 == "k8s.io/kubernetes" {print $$2}' go.mod) && CGO_ENABLED=0 $(GO) build -trimpath \
+		-ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$$version" -o ../bin/devcluster .
 	@touch $@
 
 .PHONY: devcluster

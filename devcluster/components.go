@@ -9,7 +9,6 @@ import (
 	"net/url"
 
 	"github.com/spf13/pflag"
-	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,21 +23,22 @@ import (
 	scheduleroptions "k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 )
 
-// startEtcd starts etcd on ports that are free, and returns when it answers.
+// etcdAddress is a socket in the folder of the cluster, which is the working directory: paths of sockets must be short.
+const etcdAddress = "unix://" + etcdSocket
+
+// startEtcd starts etcd, and returns when it answers.
 func startEtcd(ctx context.Context, f *folder) (*embed.Etcd, error) {
 	c := embed.NewConfig()
 	c.Dir = f.path(etcdFolder)
 	c.LogLevel, c.LogOutputs = "error", []string{f.path(logFile)}
 	c.UnsafeNoFsync = true
 	c.EnableGRPCGateway = false
-	anyPort := []url.URL{{Scheme: "https", Host: "127.0.0.1:0"}}
-	c.ListenClientUrls, c.AdvertiseClientUrls = anyPort, anyPort
-	c.ListenPeerUrls, c.AdvertisePeerUrls = anyPort, anyPort
+	c.ListenClientUrls = []url.URL{{Scheme: "unix", Host: etcdSocket}}
+	c.ListenPeerUrls = []url.URL{{Scheme: "unix", Host: etcdPeers}}
+	// What it tells other members, which it does not have, must have a port.
+	nowhere := []url.URL{{Scheme: "http", Host: "localhost:1"}}
+	c.AdvertiseClientUrls, c.AdvertisePeerUrls = nowhere, nowhere
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
-	c.ClientTLSInfo = transport.TLSInfo{
-		CertFile: f.crt(etcdPair), KeyFile: f.key(etcdPair), TrustedCAFile: f.crt(etcdAuthority), ClientCertAuth: true,
-	}
-	c.PeerTLSInfo = c.ClientTLSInfo
 	etcd, err := embed.StartEtcd(c)
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w", err)
@@ -65,15 +65,16 @@ func parse(component string, sets cliflag.NamedFlagSets, args []string) error {
 }
 
 // apiserver returns what runs the API server.
-func apiserver(f *folder, listener net.Listener, etcd string) func(ctx context.Context) error {
+func apiserver(f *folder, listener net.Listener) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		o := apiserveroptions.NewServerRunOptions()
 		if err := parse("kube-apiserver", o.Flags(), []string{
-			"--etcd-servers=https://" + etcd, "--etcd-cafile=" + f.crt(etcdAuthority),
-			"--etcd-certfile=" + f.crt(etcdPair), "--etcd-keyfile=" + f.key(etcdPair),
+			"--etcd-servers=" + etcdAddress,
 			"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
 			"--tls-cert-file=" + f.crt(serverPair), "--tls-private-key-file=" + f.key(serverPair),
 			"--client-ca-file=" + f.crt(authority), "--anonymous-auth=false", "--authorization-mode=Node,RBAC",
+			"--kubelet-client-certificate=" + f.crt(adminPair), "--kubelet-client-key=" + f.key(adminPair),
+			"--kubelet-preferred-address-types=InternalIP",
 			"--service-account-issuer=https://kubernetes.default.svc",
 			"--service-account-key-file=" + f.path(pkiFolder+"/"+accountKey),
 			"--service-account-signing-key-file=" + f.path(pkiFolder+"/"+accountKey),
@@ -105,6 +106,9 @@ func clientFlags(f *folder) []string {
 	}
 }
 
+// fast lets a component make changes for thousands of pods in seconds.
+var fast = []string{"--kube-api-qps=500", "--kube-api-burst=1000"}
+
 // controllerManager returns what runs the controllers, but for those that need a cloud or the network of nodes.
 func controllerManager(f *folder) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
@@ -116,10 +120,9 @@ func controllerManager(f *folder) func(ctx context.Context) error {
 			controllerapp.ControllerAliases()
 		sets := o.Flags(known, off, aliases)
 		o.ParsedFlags = &sets
-		if err := parse("kube-controller-manager", sets, append(clientFlags(f),
+		if err := parse("kube-controller-manager", sets, append(append(clientFlags(f), fast...),
 			"--service-account-private-key-file="+f.path(pkiFolder+"/"+accountKey), "--root-ca-file="+f.crt(authority),
 			"--use-service-account-credentials=true", "--resource-quota-sync-period=10s",
-			"--kube-api-qps=200", "--kube-api-burst=400",
 			"--controllers=*,-node-ipam-controller,-node-route-controller,-service-lb-controller,"+
 				"-cloud-node-lifecycle-controller",
 		)); err != nil {
@@ -137,7 +140,7 @@ func controllerManager(f *folder) func(ctx context.Context) error {
 func scheduler(f *folder) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		o := scheduleroptions.NewOptions()
-		if err := parse("kube-scheduler", *o.Flags, clientFlags(f)); err != nil {
+		if err := parse("kube-scheduler", *o.Flags, append(clientFlags(f), fast...)); err != nil {
 			return err
 		}
 		c, s, err := schedulerapp.Setup(ctx, o)

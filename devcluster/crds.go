@@ -19,6 +19,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// fieldManager owns the fields that this program sets.
+const fieldManager = "devcluster"
+
 // readCRDs reads CRDs of files, and of the files *.yaml of folders.
 func readCRDs(paths []string) (all []*unstructured.Unstructured, err error) {
 	for _, path := range paths {
@@ -41,6 +44,26 @@ func readCRDs(paths []string) (all []*unstructured.Unstructured, err error) {
 			}
 			all = append(all, some...)
 		}
+	}
+	return all, nil
+}
+
+// readOwnCRDs reads those that this program has.
+func readOwnCRDs() (all []*unstructured.Unstructured, err error) {
+	files, err := vmCRDs.ReadDir("crds")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		raw, err := vmCRDs.ReadFile("crds/" + file.Name())
+		if err != nil {
+			return nil, err
+		}
+		some, err := parseCRDs(raw)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
 	}
 	return all, nil
 }
@@ -76,7 +99,7 @@ func installCRDs(ctx context.Context, client dynamic.Interface, all []*unstructu
 	})
 	for _, u := range all {
 		if _, err := crds.Apply(
-			ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: "devcluster", Force: true},
+			ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: fieldManager, Force: true},
 		); err != nil {
 			return fmt.Errorf("CRD %s: %w", u.GetName(), err)
 		}

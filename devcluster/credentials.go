@@ -22,13 +22,11 @@ import (
 
 // The certificates of a cluster, each with its key beside it, below pkiFolder.
 const (
-	pkiFolder     = "pki"
-	authority     = "ca"      // of the API server, and of those who call it
-	serverPair    = "server"  // of the API server
-	adminPair     = "admin"   // of a caller who may do everything
-	etcdAuthority = "etcd-ca" // of etcd, and of its only client
-	etcdPair      = "etcd"    // of etcd, and of its only client
-	accountKey    = "sa.key"  // signs the tokens of service accounts
+	pkiFolder  = "pki"
+	authority  = "ca"     // of the API server, and of those who call it
+	serverPair = "server" // of the API server and of kubelets
+	adminPair  = "admin"  // of a caller who may do everything
+	accountKey = "sa.key" // signs the tokens of service accounts
 )
 
 // validFor is how long certificates hold: longer than a cluster is kept.
@@ -59,16 +57,12 @@ func (f *folder) makeCredentials() error {
 	if _, err := issue(beside, serverPair, server, ca); err != nil {
 		return err
 	}
+	node := subject("system:node:"+realNode, "system:nodes")
+	node.DNSNames = []string{realNode}
+	if _, err := issue(beside, nodePair, node, ca); err != nil {
+		return err
+	}
 	if _, err := issue(beside, adminPair, subject("admin", "system:masters"), ca); err != nil {
-		return err
-	}
-	etcdCA, err := issue(beside, etcdAuthority, subject("devcluster-etcd"), nil)
-	if err != nil {
-		return err
-	}
-	etcd := subject("etcd")
-	etcd.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
-	if _, err := issue(beside, etcdPair, etcd, etcdCA); err != nil {
 		return err
 	}
 	signer, err := rsa.GenerateKey(rand.Reader, 2048)

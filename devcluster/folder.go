@@ -21,6 +21,8 @@ const (
 	portFile       = "port" // of the API server
 	logFile        = "log"  // of all components, of this run
 	etcdFolder     = "etcd"
+	etcdSocket     = "etcd.sock"
+	etcdPeers      = "etcd-peers.sock"
 	kubeconfigFile = "kubeconfig"
 )
 
@@ -35,7 +37,11 @@ func (f *folder) path(name string) string { return filepath.Join(f.dir, name) }
 
 // openFolder makes the folder of a cluster, or locks the one that there is.
 func openFolder(dir string) (_ *folder, err error) {
+	syscall.Umask(0o077) // also for what etcd makes
 	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.Chdir(dir); err != nil { // see etcdAddress
 		return nil, err
 	}
 	f := &folder{dir: dir}
