@@ -38,6 +38,8 @@ test_packages() {
 	need podman "deployments" command -v podman
 	need runc "deployments" command -v runc
 	need netavark "deployments" test -x /usr/lib/podman/netavark
+	need containerd "pods on a real node of Kubernetes" command -v containerd
+	need containernetworking-plugins "pods on a real node of Kubernetes" test -x /usr/lib/cni/bridge
 	# The version that the load balancer's program is compiled with is pinned.
 	need clang-14 "compiles the load balancer's program" command -v clang-14
 	need llvm-14 "compiles the load balancer's program" command -v llvm-strip-14

@@ -1,5 +1,6 @@
 // Package kubetest gives tests a real Kubernetes control plane on this machine: the program bin/devcluster, which
-// `make devcluster` builds, in a temporary folder. It has the kinds of the CSI snapshots (crds/), and no nodes.
+// `make devcluster` builds, in a temporary folder. It has the kinds of the CSI snapshots (crds/). Unless a test asks
+// for them, it has no nodes.
 //
 //	kubetest.go   Cluster: one for all tests of a test program, started by the first that asks
 //	objects.go    the objects that tests and the stand-in work with
@@ -23,6 +24,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -44,6 +46,7 @@ type Cluster struct {
 	Client     *kube.Client // as the administrator
 
 	program, dir string
+	flags        []string
 	running      *exec.Cmd
 }
 
@@ -98,10 +101,11 @@ func Shared(t testing.TB) *Cluster {
 	return shared.cluster
 }
 
-// Start starts a cluster that only one test uses, and that ends with it.
-func Start(t testing.TB) *Cluster {
+// Start starts a cluster that only one test uses, and that ends with it. Flags are those of devcluster up; without any,
+// it has no nodes.
+func Start(t testing.TB, flags ...string) *Cluster {
 	t.Helper()
-	c, err := start(Program(t))
+	c, err := start(Program(t), flags...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,12 +117,16 @@ func Start(t testing.TB) *Cluster {
 	return c
 }
 
-func start(program string) (*Cluster, error) {
-	dir, err := os.MkdirTemp("", "kubetest")
+func start(program string, flags ...string) (*Cluster, error) {
+	name := "kubetest"
+	if !slices.Contains(flags, "--kubelet") {
+		name = strings.Repeat("kubetest-", 12) // longer than paths of sockets may be
+	}
+	dir, err := os.MkdirTemp("", name)
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{program: program, dir: dir}
+	c := &Cluster{program: program, dir: dir, flags: flags}
 	if err := errors.Join(os.CopyFS(dir, crds), c.Run()); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -126,12 +134,17 @@ func start(program string) (*Cluster, error) {
 	return c, err
 }
 
-// Run starts the processes of a cluster that was stopped, with all that it had.
-func (c *Cluster) Run() error {
+// Run starts the processes of a cluster that was stopped, with all that it had. Flags replace those that it was started
+// with.
+func (c *Cluster) Run(flags ...string) error {
+	if len(flags) > 0 {
+		c.flags = flags
+	}
 	home := filepath.Join(c.dir, "cluster")
-	cmd := exec.CommandContext( //nolint:gosec // the test's own
-		context.Background(), c.program, "up", "--dir", home, "--crds", filepath.Join(c.dir, "crds"), "--until-eof",
-	)
+	args := append([]string{
+		"up", "--dir", home, "--crds", filepath.Join(c.dir, "crds"), "--until-eof", "--nodes=0",
+	}, c.flags...)
+	cmd := exec.CommandContext(context.Background(), c.program, args...) //nolint:gosec // the test's own
 	var said strings.Builder
 	cmd.Stderr = &said
 	if _, err := cmd.StdinPipe(); err != nil { // it is open until the process ends, or this one does

@@ -114,17 +114,16 @@ func listens(t *testing.T, dir string) (addresses []string) {
 
 func TestNobodyGetsInWithoutACertificate(t *testing.T) {
 	t.Parallel()
-	c := kubetest.Shared(t)
+	c := kubetest.Start(t, "--nodes=1")
 	all := listens(t, filepath.Dir(c.Kubeconfig))
-	if len(all) != 3 { // the API, and etcd for clients and for peers
+	if len(all) != 2 { // the API, and the kubelet of a fake node
 		t.Errorf("it listens on %v", all)
 	}
-	// The certificate of the administrator is not one of etcd's.
 	admin := c.Transport(t).TLSClientConfig.Clone()
 	admin.InsecureSkipVerify = true
 	served := 0
 	for _, address := range all {
-		for name, config := range map[string]*tls.Config{"none": {InsecureSkipVerify: true}, "that of the API": admin} { //nolint:gosec // any server
+		for name, config := range map[string]*tls.Config{"none": {InsecureSkipVerify: true}, "the administrator's": admin} { //nolint:gosec // any server
 			client := http.Client{Transport: &http.Transport{TLSClientConfig: config}}
 			for _, path := range []string{"/api/v1/secrets", "/version", "/v2/keys"} {
 				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+path, nil)
@@ -142,7 +141,10 @@ func TestNobodyGetsInWithoutACertificate(t *testing.T) {
 						t.Errorf("%s%s answers anybody", address, path)
 					}
 					served++
-				case http.StatusUnauthorized, http.StatusNotFound:
+				case http.StatusUnauthorized, http.StatusNotFound, http.StatusNotImplemented:
+					if name == "none" && resp.StatusCode == http.StatusNotImplemented {
+						t.Errorf("%s%s answers anybody", address, path)
+					}
 				default:
 					t.Errorf("%s%s: %s", address, path, resp.Status)
 				}
