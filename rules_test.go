@@ -99,9 +99,9 @@ func mayImport(from, to string) bool {
 // lower orders the kit's packages: a package may import only packages with a smaller number.
 var lower = map[string]int{
 	"backoff": 0, "durable": 0, "fault": 0, "glob": 0, "mergepatch": 0, "problem": 0, "require": 0, "reserve": 0, "routine": 0, "sparse": 0,
-	"auth": 1, "cephlab": 1, "console": 1, "db": 1, "document": 1, "fanout": 1, "httpserve": 1, "image": 1, "kube": 1, "list": 1,
+	"auth": 1, "cephlab": 1, "console": 1, "db": 1, "fanout": 1, "httpserve": 1, "image": 1, "kube": 1, "list": 1,
 	"netlab": 1, "pki": 1, "podman": 1, "quota": 1, "telemetry": 1, "tenant": 1, "text": 1, "webhook": 1,
-	"alert": 2, "audit": 2, "cephtest": 2, "config": 2, "contract": 2, "feed": 2, "grpcserve": 2, "jobs": 2, "keyring": 2, "kubetest": 2, "mail": 2,
+	"alert": 2, "audit": 2, "cephtest": 2, "config": 2, "contract": 2, "document": 2, "feed": 2, "grpcserve": 2, "jobs": 2, "keyring": 2, "kubetest": 2, "mail": 2,
 	"relay": 2, "repository": 2, "rest": 2, "search": 2, "series": 2, "ticket": 2, "transfer": 2,
 	"endpoint": 3, "forward": 3, "operation": 3, "session": 3,
 	"shell": 4,

@@ -59,7 +59,7 @@ func parseCommunity(text string) (Community, error) {
 			}
 			return Community{}, fmt.Errorf(
 				"must be ASN:VALUE of 16 bits each, ASN:VALUE:VALUE of 32 bits each, or one of %s, not %s",
-				strings.Join(names, ", "), quoted(text),
+				strings.Join(names, ", "), document.Quoted(text),
 			)
 		}
 		c.Parts[i] = uint32(n) //nolint:gosec // it has at most 32 bits

@@ -26,7 +26,7 @@ const (
 type Config struct {
 	Interface         string       `key:"interface" required:"true" help:"Network interface on which packets for the VIPs arrive."`
 	BackendInterfaces []string     `key:"backendInterfaces" help:"More interfaces to attach to: those that backends are reached by, if not the first one. A backend behind an interface that is not named is down, since its replies would pass the load balancer by."`
-	XDPMode           XDPMode      `key:"xdpMode" default:"generic" help:"How the program is attached: generic works with every driver, native is faster and needs the driver's support, auto tries native first."`
+	XDPMode           XDPMode      `key:"xdpMode" default:"generic" enum:"generic native auto" help:"How the program is attached: generic works with every driver, native is faster and needs the driver's support, auto tries native first."`
 	APIListen         string       `key:"apiListen" default:"127.0.0.1:9870" help:"Address of the API, the metrics and the console."`
 	TunnelSource      netip.Addr   `key:"tunnelSource" help:"IPv4 address of this node as the outer source towards IPv4 backends in the modes dsr-ipip and dsr-gre."`
 	TunnelSource6     netip.Addr   `key:"tunnelSource6" help:"The same for IPv6 backends."`
@@ -86,7 +86,7 @@ const (
 
 // HealthCheck holds the settings of the health checks of a VIP's backends.
 type HealthCheck struct {
-	Type     CheckType         `key:"type" default:"tcp" help:"tcp connects, http and https send a GET request (certificates are not verified), none takes backends for healthy always."`
+	Type     CheckType         `key:"type" default:"tcp" enum:"tcp http https none" help:"tcp connects, http and https send a GET request (certificates are not verified), none takes backends for healthy always."`
 	Port     uint16            `key:"port" min:"1" help:"Port to probe. Default: the backend's port; the first port of a range."`
 	Path     string            `key:"path" help:"Path of the request, with a query if need be; http and https only. Default: /."`
 	Host     string            `key:"host" help:"Host header, and name for TLS; http and https only. Default: the backend's address."`
@@ -108,7 +108,7 @@ type Backend struct {
 // BGP holds the settings of the node's speaker and its peers.
 type BGP struct {
 	LocalASN        uint32        `key:"localASN" required:"true" min:"1" help:"This node's AS number."`
-	RouterID        netip.Addr    `key:"routerID" required:"true" ipv4:"true" help:"Router id, an IPv4 address."`
+	RouterID        netip.Addr    `key:"routerID" required:"true" form:"ipv4" help:"Router id, an IPv4 address."`
 	Communities     []Community   `key:"communities" help:"Communities of every announcement: ASN:VALUE, ASN:VALUE:VALUE (large), or no-export, no-advertise, no-export-subconfed, no-peer, blackhole, graceful-shutdown."`
 	NextHop4        netip.Addr    `key:"nextHop4" help:"Next hop of IPv4 announcements. Default: the local address of each session; without nextHop4, peers with an IPv6 address get no IPv4 VIPs."`
 	NextHop6        netip.Addr    `key:"nextHop6" help:"The same for IPv6: without it, peers with an IPv4 address get no IPv6 VIPs."`

@@ -4,13 +4,10 @@
 //
 //	config.go     Config and its parts; the reference is generated from the tags
 //	load.go       Load and Parse
-//	decode.go     from YAML to Config, by the tags
-//	scalar.go     single values: addresses, ports, durations, ...
-//	problem.go    errors with path and line
+//	syntax.go     how values are written (kit/document reads them by the tags), and the reference
 //	validate.go   checks across values; bgp.go: the same for BGP
 //	expand.go     one VIP for each port or range, as the datapath needs them
 //	ports.go      ranges of ports
-//	reference.go  the table for the documentation
 //
 // # Invariants
 //

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/mainstay-infra/mainstay/kit/document"
 )
 
 // PortRange is the range of ports from First to Last, both included. The zero PortRange means none.
@@ -23,7 +25,7 @@ func parsePortRange(text string) (PortRange, error) {
 	switch {
 	case !ok || errA != nil || errB != nil || a == 0:
 		return PortRange{}, fmt.Errorf(
-			"must be FIRST-LAST, of ports from 1 to 65535, as in 8000-8100, not %s", quoted(text),
+			"must be FIRST-LAST, of ports from 1 to 65535, as in 8000-8100, not %s", document.Quoted(text),
 		)
 	case a == b:
 		return PortRange{}, fmt.Errorf("has one port; write port: %d", a)

@@ -19,13 +19,13 @@ import (
 // validate checks that the values fit together. Each single value has been checked before.
 func (c *Config) validate(p *document.Problems) {
 	if !validInterface(c.Interface) {
-		p.Add("interface", "must be the name of a network interface, as in eth0, not %s", quoted(c.Interface))
+		p.Add("interface", "must be the name of a network interface, as in eth0, not %s", document.Quoted(c.Interface))
 	}
 	for i, name := range c.BackendInterfaces {
 		at := fmt.Sprintf("backendInterfaces[%d]", i)
 		switch {
 		case !validInterface(name):
-			p.Add(at, "must be the name of a network interface, as in eth1, not %s", quoted(name))
+			p.Add(at, "must be the name of a network interface, as in eth1, not %s", document.Quoted(name))
 		case name == c.Interface || slices.Contains(c.BackendInterfaces[:i], name):
 			p.Add(at, "names %s a second time", name)
 		}
@@ -271,10 +271,10 @@ func validInterface(name string) bool {
 func CheckListen(listen string) error {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil || strings.ContainsFunc(host, unicode.IsSpace) {
-		return fmt.Errorf("must be HOST:PORT, as in 127.0.0.1:9870, not %s", quoted(listen))
+		return fmt.Errorf("must be HOST:PORT, as in 127.0.0.1:9870, not %s", document.Quoted(listen))
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return fmt.Errorf("must end with a port from 0 to 65535, not %s", quoted(port))
+		return fmt.Errorf("must end with a port from 0 to 65535, not %s", document.Quoted(port))
 	}
 	return nil
 }

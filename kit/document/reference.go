@@ -1,4 +1,4 @@
-package configfile
+package document
 
 import (
 	"fmt"
@@ -6,12 +6,9 @@ import (
 	"reflect"
 	"strings"
 	"time"
-
-	"github.com/mainstay-infra/mainstay/service/lb/datapath"
-	"github.com/mainstay-infra/mainstay/service/lb/probe"
 )
 
-// Row is a key in the reference of the document.
+// Row is a key in the reference of a syntax.
 type Row struct {
 	Key     string // the path of the key, with [] after lists
 	Type    string
@@ -19,21 +16,17 @@ type Row struct {
 	Meaning string // one or more sentences
 }
 
-// Reference lists all keys, in the order of the document.
-func Reference() []Row { return rowsOf(reflect.TypeFor[Config](), "") }
+// Reference lists all keys of a struct, in the order of the document.
+func (s *Syntax) Reference(t reflect.Type) []Row { return s.rowsOf(t, "") }
 
-func rowsOf(t reflect.Type, prefix string) (rows []Row) {
+func (s *Syntax) rowsOf(t reflect.Type, prefix string) (rows []Row) {
 	for i := range t.NumField() {
 		field := t.Field(i)
-		key := field.Tag.Get("key")
+		key := keyOf(field)
 		if key == "" {
 			continue
 		}
-		row := Row{
-			Key:     prefix + key,
-			Default: field.Tag.Get("default"),
-			Meaning: field.Tag.Get("help") + span(field.Tag),
-		}
+		row := Row{Key: prefix + key, Default: field.Tag.Get("default"), Meaning: field.Tag.Get("help") + span(field.Tag)}
 		if field.Tag.Get("required") == "true" {
 			row.Default = "required"
 		}
@@ -41,50 +34,51 @@ func rowsOf(t reflect.Type, prefix string) (rows []Row) {
 		switch {
 		case inner.Kind() == reflect.Pointer:
 			inner = inner.Elem()
-		case inner.Kind() == reflect.Slice && inner.Elem().Kind() == reflect.Struct && isObject(inner.Elem()):
+		case inner.Kind() == reflect.Slice && isObject(inner.Elem()):
 			inner = inner.Elem()
 			row.Key, row.Type = row.Key+"[]", "list"
 		}
-		if inner.Kind() == reflect.Struct && isObject(inner) {
+		if isObject(inner) {
 			if row.Type == "" {
 				row.Type = "keys"
 			}
-			rows = append(append(rows, row), rowsOf(inner, row.Key+".")...)
+			rows = append(append(rows, row), s.rowsOf(inner, row.Key+".")...)
 			continue
 		}
-		row.Type = typeName(field.Type)
+		row.Type = s.typeName(field.Type)
 		rows = append(rows, row)
 	}
 	return rows
 }
 
-func typeName(t reflect.Type) string {
+func (s *Syntax) typeName(t reflect.Type) string {
+	if own, ok := s.Scalars[t]; ok {
+		return own.Name
+	}
 	switch t {
 	case reflect.TypeFor[netip.Addr]():
 		return "address"
 	case reflect.TypeFor[time.Duration]():
 		return "duration"
-	case reflect.TypeFor[datapath.MAC]():
-		return "Ethernet address"
-	case reflect.TypeFor[PortRange]():
-		return "FIRST-LAST"
-	case reflect.TypeFor[probe.StatusRange]():
-		return "status or FIRST-LAST"
-	case reflect.TypeFor[datapath.Protocol](), reflect.TypeFor[datapath.Mode](), reflect.TypeFor[Community]():
-		return "word"
 	}
 	switch t.Kind() {
 	case reflect.Slice:
-		if one := typeName(t.Elem()); strings.HasSuffix(one, "s") {
-			return "list of " + one + "es"
-		}
-		return "list of " + typeName(t.Elem()) + "s"
+		return "list of " + plural(s.typeName(t.Elem()))
+	case reflect.Map:
+		return "keys with " + plural(s.typeName(t.Elem()))
 	case reflect.Bool:
 		return "true or false"
 	case reflect.String:
 		return "text"
 	}
 	return "number"
+}
+
+func plural(word string) string {
+	if strings.HasSuffix(word, "s") {
+		return word + "es"
+	}
+	return word + "s"
 }
 
 func span(tag reflect.StructTag) string {
@@ -99,10 +93,10 @@ func span(tag reflect.StructTag) string {
 }
 
 // Markdown returns the reference as a Markdown table.
-func Markdown() string {
+func (s *Syntax) Markdown(t reflect.Type) string {
 	var b strings.Builder
 	b.WriteString("| key | type | default | what it means |\n|---|---|---|---|\n")
-	for _, r := range Reference() {
+	for _, r := range s.Reference(t) {
 		value := r.Default
 		if value != "" && value != "required" {
 			value = "`" + value + "`"
