@@ -6,6 +6,7 @@
 //	yaml.go       YAML into structs, by their tags (Syntax)
 //	scalar.go     single values
 //	reference.go  the keys of a syntax, for documentation
+//	schema.go     the JSON Schema of a syntax, for editors
 //
 // # Invariants
 //

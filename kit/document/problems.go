@@ -55,21 +55,32 @@ func (p *Problems) Fault() error {
 	if p.None() {
 		return nil
 	}
-	// Decoding finds its problems before validation does, but people read files from top to bottom.
-	slices.SortStableFunc(p.all, func(a, b problem) int { return cmp.Compare(a.line, b.line) })
-	lines := make([]string, len(p.all))
-	for i, one := range p.all {
-		lines[i] = one.String()
-	}
-	if len(lines) == 1 {
+	lines := p.Lines()
+	if len(p.all) == 1 && p.more == 0 {
 		f := fault.New(fault.Invalid, "%s", lines[0])
 		f.Field = p.all[0].path
 		return f
 	}
+	return fault.New(fault.Invalid, "%d problems:\n  %s", len(p.all)+p.more, strings.Join(lines, "\n  "))
+}
+
+// Lines returns the problems, each in a line, in the order of the document.
+func (p *Problems) Lines() []string {
+	p.sort()
+	lines := make([]string, len(p.all))
+	for i, one := range p.all {
+		lines[i] = one.String()
+	}
 	if p.more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more", p.more))
 	}
-	return fault.New(fault.Invalid, "%d problems:\n  %s", len(p.all)+p.more, strings.Join(lines, "\n  "))
+	return lines
+}
+
+// sort brings the problems into the order of the document. Decoding finds its own before validation does, but people
+// read files from top to bottom.
+func (p *Problems) sort() {
+	slices.SortStableFunc(p.all, func(a, b problem) int { return cmp.Compare(a.line, b.line) })
 }
 
 func (p problem) String() string {

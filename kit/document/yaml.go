@@ -43,7 +43,8 @@ type Syntax struct {
 
 // Scalar is a type of single values.
 type Scalar struct {
-	Name string // in the reference
+	Name    string // in the reference
+	Pattern string // in the JSON Schema; empty: any
 	// Parse returns a value of the type. Its error completes a sentence that starts with the path of the value.
 	Parse func(text string) (any, error)
 }
