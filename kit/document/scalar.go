@@ -15,9 +15,13 @@ import (
 // Form is what a text must look like.
 type Form struct {
 	Pattern *regexp.Regexp
+	Max     int // bytes; 0: as many as the pattern takes
 	// Says completes "must be ..., not ...": for example "a name of lower-case letters".
 	Says string
 }
+
+// Match reports whether a text has the form.
+func (f Form) Match(text string) bool { return f.Pattern.MatchString(text) && (f.Max == 0 || len(text) <= f.Max) }
 
 // setScalar parses a single value and stores it in v. tag is its YAML type, empty for a default.
 // The errors complete a sentence that starts with the path.
@@ -141,7 +145,7 @@ func (s *Syntax) wellFormed(text string, tag reflect.StructTag) error {
 	if !ok {
 		panic("document: there is no form " + name) // a bug in the tags
 	}
-	if !form.Pattern.MatchString(text) {
+	if !form.Match(text) {
 		return fmt.Errorf("must be %s, not %s", form.Says, Quoted(text))
 	}
 	return nil

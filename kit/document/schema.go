@@ -90,6 +90,9 @@ func (s *Syntax) scalarSchema(t reflect.Type, tag reflect.StructTag) map[string]
 		if form := s.Forms[tag.Get("form")]; form.Pattern != nil {
 			one["type"] = "string"
 			one["pattern"] = form.Pattern.String()
+			if form.Max > 0 {
+				one["maxLength"] = form.Max
+			}
 		}
 	default:
 		one["type"] = "integer"

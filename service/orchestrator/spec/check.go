@@ -162,7 +162,7 @@ func (c *checker) network() {
 	}
 }
 
-func isName(s string) bool { return forms["name"].Pattern.MatchString(s) }
+func isName(s string) bool { return forms["name"].Match(s) }
 
 // isNetwork reports whether a text is a network without bits beyond its prefix, or one address.
 func isNetwork(s string) bool {
@@ -232,7 +232,7 @@ func (c *checker) files() {
 		c.mount(m.MountPath, at+".mountPath")
 		for _, name := range sorted(m.Data) {
 			size += len(name) + len(m.Data[name])
-			if !forms["file"].Pattern.MatchString(name) {
+			if !forms["file"].Match(name) {
 				c.Add(at+".data", "%s must be %s", document.Quoted(name), forms["file"].Says)
 			}
 		}
@@ -278,7 +278,7 @@ func (c *checker) env() {
 		}
 	}
 	for _, name := range sorted(c.Metadata.Labels) {
-		if name == "" || !forms["label"].Pattern.MatchString(name) {
+		if name == "" || !forms["label"].Match(name) {
 			c.Add("metadata.labels", "%s must be %s", document.Quoted(name), forms["label"].Says)
 		}
 	}

@@ -23,11 +23,16 @@ func form(pattern, says string) document.Form {
 	return document.Form{Pattern: regexp.MustCompile(pattern), Says: says}
 }
 
-// forms are what texts must look like. The bounds of names leave room for what is appended to them in Kubernetes, where
-// names have 63 characters (RFC 1123).
+// maxName leaves room for what is appended to names in Kubernetes, where they have 63 characters (RFC 1123).
+const maxName = 40
+
+// forms are what texts must look like. Names have no two hyphens in a row, so that names that are joined by two of them
+// are never the same as others.
 var forms = map[string]document.Form{
-	"name": form(`^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$`,
-		"lower-case letters, digits and hyphens, at most 40, and begin with a letter"),
+	"name": {
+		Pattern: regexp.MustCompile(`^[a-z](-?[a-z0-9])*$`), Max: maxName,
+		Says: "lower-case letters, digits and single hyphens, at most 40, and begin with a letter",
+	},
 	"label": form(`^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$`,
 		"letters, digits, hyphens, underscores and dots, at most 63"),
 	"line":       form(`^[^\x00-\x1f\x7f]{0,128}$`, "a line of at most 128 characters"),

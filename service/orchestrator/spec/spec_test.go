@@ -240,12 +240,15 @@ func TestWhatIsWrongIsToldWithItsPathAndLine(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"": "it needs apiVersion", "apiVersion: orch/v2\nmetadata: {name: a}\nimage: {repository: a}\n": `apiVersion: must be orch/v1, not "orch/v2"`,
-		"apiVersion: orch/v1\nmetadata: {name: web}\n":                                               "image: is required, unless there is build",
-		"apiVersion: orch/v1\nimage: {repository: a}\n":                                              "metadata: is required",
-		"apiVersion: orch/v1\nmetadata: {name: Web}\nimage: {repository: a}\n":                       "metadata.name: must be lower-case letters",
-		"apiVersion: orch/v1\nmetadata: {name: a}\nimage: {repository: A b}\n":                       "image.repository: must be a repository",
-		"apiVersion: orch/v1\nmetadata: {name: a}\nbuild: {context: /srv/app}\n":                     "build.context: must be an upload",
-		"apiVersion: orch/v1\nmetadata: {name: a}\nbuild: {context: 'upload:x', dockerfile: ../x}\n": "build.dockerfile: must be a path in the context",
+		"apiVersion: orch/v1\nmetadata: {name: web}\n":                                                     "image: is required, unless there is build",
+		"apiVersion: orch/v1\nimage: {repository: a}\n":                                                    "metadata: is required",
+		"apiVersion: orch/v1\nmetadata: {name: Web}\nimage: {repository: a}\n":                             "metadata.name: must be lower-case letters",
+		"apiVersion: orch/v1\nmetadata: {name: a--b}\nimage: {repository: a}\n":                            "single hyphens",
+		"apiVersion: orch/v1\nmetadata: {name: a-}\nimage: {repository: a}\n":                              "single hyphens",
+		"apiVersion: orch/v1\nmetadata: {name: " + strings.Repeat("a", 41) + "}\nimage: {repository: a}\n": "at most 40",
+		"apiVersion: orch/v1\nmetadata: {name: a}\nimage: {repository: A b}\n":                             "image.repository: must be a repository",
+		"apiVersion: orch/v1\nmetadata: {name: a}\nbuild: {context: /srv/app}\n":                           "build.context: must be an upload",
+		"apiVersion: orch/v1\nmetadata: {name: a}\nbuild: {context: 'upload:x', dockerfile: ../x}\n":       "build.dockerfile: must be a path in the context",
 	} {
 		_, _, err := spec.Read([]byte(text))
 		if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), want) {
