@@ -59,11 +59,19 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 	return nil
 }
 
+// content is a body that is sent as it is.
+type content []byte
+
 // send sends a request. A response with status 400 or above is an error. The caller must close the
 // body.
 func (c *Client) send(ctx context.Context, method, path string, query url.Values, in any) (*http.Response, error) {
 	var body io.Reader
-	if in != nil {
+	kind := "application/json"
+	switch in := in.(type) {
+	case nil:
+	case content:
+		body, kind = bytes.NewReader(in), "application/octet-stream"
+	default:
 		raw, err := json.Marshal(in)
 		if err != nil {
 			return nil, err
@@ -76,7 +84,7 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 		return nil, err
 	}
 	if in != nil {
-		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Content-Type", kind)
 	}
 	r, err := c.http.Do(req)
 	if err != nil {

@@ -15,40 +15,6 @@ import (
 	"github.com/mainstay-infra/mainstay/kit/fault"
 )
 
-// Restart policies.
-const (
-	RestartAlways    = "always"
-	RestartOnFailure = "on-failure"
-	RestartNo        = "no"
-)
-
-// Spec describes a container to create (SpecGenerator in Podman's API).
-type Spec struct {
-	Name          string            `json:"name"`
-	Image         string            `json:"image"`
-	Env           map[string]string `json:"env,omitempty"`
-	Labels        map[string]string `json:"labels,omitempty"`
-	Ports         []PortMapping     `json:"portmappings,omitempty"`
-	RestartPolicy string            `json:"restart_policy,omitempty"`
-	Health        *HealthConfig     `json:"healthconfig,omitempty"`
-}
-
-// PortMapping maps a port of the host to one of the container.
-type PortMapping struct {
-	ContainerPort uint16 `json:"container_port"`
-	HostPort      uint16 `json:"host_port,omitempty"` // 0: chosen by Podman
-	Protocol      string `json:"protocol,omitempty"`  // tcp unless given
-}
-
-// HealthConfig is a container's health check. With an Interval of zero, Podman sets no timer: the
-// creator of the container calls CheckHealth.
-type HealthConfig struct {
-	Test     []string      // "CMD", program, arguments
-	Interval time.Duration // nanoseconds in JSON, as Podman expects
-	Timeout  time.Duration
-	Retries  int
-}
-
 // Container is the result of inspecting a container.
 type Container struct {
 	ID           string `json:"Id"`
@@ -96,10 +62,9 @@ func (c *Client) StopContainer(ctx context.Context, name string, grace time.Dura
 // RemoveContainer removes a container with its anonymous volumes, killing it if it is running. It
 // is not an error if the container does not exist.
 func (c *Client) RemoveContainer(ctx context.Context, name string) error {
-	err := c.call(
-		ctx, http.MethodDelete, "/containers/"+url.PathEscape(name), url.Values{"force": {"true"}, "v": {"true"}},
-		nil, nil,
-	)
+	// The documentation of Podman 4 has "v", and the program reads "volumes".
+	query := url.Values{"force": {"true"}, "v": {"true"}, "volumes": {"true"}}
+	err := c.call(ctx, http.MethodDelete, "/containers/"+url.PathEscape(name), query, nil, nil)
 	if fault.Is(err, fault.NotFound) {
 		return nil
 	}

@@ -45,7 +45,8 @@ func TestAContainerOnARealPodman(t *testing.T) {
 		Ports: []podman.PortMapping{
 			{ContainerPort: 8080, HostPort: 18731},
 		},
-		Health: &podman.HealthConfig{Test: []string{"CMD", "/web", "check"}, Timeout: 5 * time.Second, Retries: 1},
+		Volumes: []podman.NamedVolume{{Dest: "/data", IsAnonymous: true}},
+		Health:  &podman.HealthConfig{Test: []string{"CMD", "/web", "check"}, Timeout: 5 * time.Second, Retries: 1},
 	}
 	_, err = c.CreateContainer(ctx, spec)
 	must(err)
@@ -89,6 +90,9 @@ func TestAContainerOnARealPodman(t *testing.T) {
 	}
 	must(c.RemoveContainer(ctx, "web"))
 	must(c.RemoveContainer(ctx, "web"))
+	if left := p.Run("volume", "ls", "--quiet"); left != "" {
+		t.Errorf("volumes of the container are left: %s", left)
+	}
 	if _, err := c.InspectContainer(ctx, "web"); !fault.Is(err, fault.NotFound) {
 		t.Errorf("inspect of what is gone: %v", err)
 	}

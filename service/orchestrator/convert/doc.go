@@ -2,6 +2,7 @@
 // workload gives the same result, and nothing is asked or changed.
 //
 //	convert.go      what all conversions share: who owns what is made, and what they cannot do
+//	podman.go       the containers of a workload in Podman
 //	kubernetes.go   the objects of a workload in Kubernetes
 //	pod.go          its pods
 //	kubenetwork.go  who reaches them: Services, Ingresses and NetworkPolicies

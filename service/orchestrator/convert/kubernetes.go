@@ -21,8 +21,8 @@ type Kubernetes struct {
 	Restarted string
 }
 
-// KubernetesObjects returns the objects of a workload, in the order in which they are made.
-func KubernetesObjects(s *spec.Spec, o Owner, k Kubernetes) ([]Object, *Notes) {
+// ToKubernetes returns the objects of a workload, in the order in which they are made.
+func ToKubernetes(s *spec.Spec, o Owner, k Kubernetes) ([]Object, *Notes) {
 	c := &kubernetes{s: s, owner: o, k: k, notes: &Notes{}}
 	c.configMaps()
 	c.claims()

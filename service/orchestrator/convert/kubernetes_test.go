@@ -54,7 +54,7 @@ func examples(t *testing.T) map[string]*spec.Spec {
 
 func objects(t *testing.T, s *spec.Spec, k convert.Kubernetes) ([]convert.Object, *convert.Notes) {
 	t.Helper()
-	all, notes := convert.KubernetesObjects(s, owner, k)
+	all, notes := convert.ToKubernetes(s, owner, k)
 	if err := notes.Problems.Fault(); err != nil {
 		t.Fatal(err)
 	}
@@ -79,17 +79,23 @@ func TestObjectsOfKubernetesAreThoseOfTheFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		path := filepath.Join("testdata", name+".kubernetes.yaml")
-		if *update {
-			if err := os.WriteFile(path, got.Bytes(), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			continue
+		golden(t, name+".kubernetes.yaml", got.String())
+	}
+}
+
+// golden compares a text with a file of testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
 		}
-		want, err := os.ReadFile(path)
-		if err != nil || !bytes.Equal(got.Bytes(), want) {
-			t.Errorf("%s differs (%v); see go test -update, and review what changes:\n%s", path, err, &got)
-		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil || got != string(want) {
+		t.Errorf("%s differs (%v); see go test -update, and review what changes:\n%s", path, err, got)
 	}
 }
 
@@ -151,7 +157,7 @@ func TestPodsDoNotDependOnTheOrderOfMaps(t *testing.T) {
 func TestWhatIsNotBuiltIsNotConverted(t *testing.T) {
 	t.Parallel()
 	s := examples(t)["batch"]
-	_, notes := convert.KubernetesObjects(s, owner, convert.Kubernetes{Namespace: "workloads"})
+	_, notes := convert.ToKubernetes(s, owner, convert.Kubernetes{Namespace: "workloads"})
 	if err := notes.Problems.Fault(); err == nil || !strings.HasPrefix(err.Error(), "build: ") {
 		t.Errorf("%v", err)
 	}

@@ -5,11 +5,13 @@
 //	web check    exit with 0 if the server answers 200; with SICK set, or after a
 //	             POST to /sick, it does not
 //
-// A POST to /end makes it exit with 0.
+// A POST to /end makes it exit with 0. GET /env/NAME answers with a variable, GET /file/PATH with a file, and PUT
+// /file/PATH writes one.
 package main
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/signal"
@@ -47,9 +49,29 @@ func main() {
 	})
 	http.HandleFunc("POST /sick", func(http.ResponseWriter, *http.Request) { sick.Store(true) })
 	http.HandleFunc("POST /end", func(http.ResponseWriter, *http.Request) { os.Exit(0) })
+	http.HandleFunc("GET /env/{name}", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, os.Getenv(r.PathValue("name"))) })
+	http.HandleFunc("GET /file/{path...}", func(w http.ResponseWriter, r *http.Request) {
+		content, err := os.ReadFile("/" + r.PathValue("path"))
+		answer(w, content, err)
+	})
+	http.HandleFunc("PUT /file/{path...}", func(w http.ResponseWriter, r *http.Request) {
+		content, err := io.ReadAll(r.Body)
+		if err == nil {
+			err = os.WriteFile("/"+r.PathValue("path"), content, 0o600)
+		}
+		answer(w, nil, err)
+	})
 	fmt.Println("serving", os.Getenv("VERSION"))
 	if err := http.ListenAndServe(":8080", nil); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
+}
+
+func answer(w http.ResponseWriter, content []byte, err error) {
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	_, _ = w.Write(content)
 }
