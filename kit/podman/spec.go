@@ -9,7 +9,7 @@ const (
 	RestartNo        = "no"
 )
 
-// Spec describes a container to create (SpecGenerator in Podman's API). Empty fields are the image's or Podman's choice.
+// Spec describes a container to create (SpecGenerator in Podman's API). Empty fields are the image's or Podman's own.
 type Spec struct {
 	Name          string            `json:"name"`
 	Image         string            `json:"image"`

@@ -5,6 +5,8 @@
 //	podman.go       the containers of a workload in Podman
 //	kubernetes.go   the objects of a workload in Kubernetes
 //	pod.go          its pods
+//	kubevirt.go     the VMs of a workload in KubeVirt
+//	cloudinit.go    what runs in them
 //	kubenetwork.go  who reaches them: Services, Ingresses and NetworkPolicies
 //
 // # Invariants
@@ -15,5 +17,6 @@
 //     what others have made.
 //   - Names that are made of a workload's and a part's are joined by two hyphens, which no name has. So they are never
 //     those of another workload.
-//   - Values of secrets are not part of a conversion. It says under which names the runtime is given them.
+//   - Values of secrets are not part of a conversion, which says under which names the runtime is given them. The only
+//     exception is CloudInit.
 package convert

@@ -68,19 +68,31 @@ func TestObjectsOfKubernetesAreThoseOfTheFiles(t *testing.T) {
 	t.Parallel()
 	for name, s := range examples(t) {
 		all, notes := objects(t, s, cluster)
-		var got bytes.Buffer
-		for _, warning := range notes.Warnings.Lines() {
-			got.WriteString("# " + warning + "\n")
-		}
-		w := yaml.NewEncoder(&got)
-		w.SetIndent(2)
-		for _, o := range all {
-			if err := w.Encode(o); err != nil {
-				t.Fatal(err)
-			}
-		}
-		golden(t, name+".kubernetes.yaml", got.String())
+		golden(t, name+".kubernetes.yaml", written(t, all, notes))
 	}
+}
+
+// written returns what a conversion said, and its objects.
+func written(t *testing.T, all []convert.Object, notes *convert.Notes) string {
+	t.Helper()
+	var got bytes.Buffer
+	for _, problem := range notes.Problems.Lines() {
+		got.WriteString("# refused: " + problem + "\n")
+	}
+	for _, warning := range notes.Warnings.Lines() {
+		got.WriteString("# " + warning + "\n")
+	}
+	if !notes.Problems.None() {
+		return got.String()
+	}
+	w := yaml.NewEncoder(&got)
+	w.SetIndent(2)
+	for _, o := range all {
+		if err := w.Encode(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return got.String()
 }
 
 // golden compares a text with a file of testdata.
@@ -101,34 +113,40 @@ func golden(t *testing.T, name, got string) {
 
 var plurals = map[string]string{"NetworkPolicy": "networkpolicies", "Ingress": "ingresses"}
 
-// The API server refuses objects with fields that it does not know in an apply, and those that are not valid.
+// taken gives objects to an API server, which refuses those with fields that it does not know, and those that are not
+// valid.
+func taken(t *testing.T, c *kubetest.Cluster, what string, all []convert.Object) {
+	t.Helper()
+	if len(all) == 0 {
+		t.Errorf("%s has no objects", what)
+	}
+	for range 2 { // and again, as an update without a change
+		for _, o := range all {
+			meta := o["metadata"].(convert.Object)
+			group, version, found := strings.Cut(o["apiVersion"].(string), "/")
+			if !found {
+				group, version = "", group
+			}
+			kind := o["kind"].(string)
+			plural := plurals[kind]
+			if plural == "" {
+				plural = strings.ToLower(kind) + "s"
+			}
+			r := kube.Resource{Group: group, Version: version, Kind: kind, Plural: plural}
+			if _, err := kube.Apply(t.Context(), c.Client, r, meta["namespace"].(string), meta["name"].(string), &o); err != nil {
+				t.Errorf("%s: %s %s: %v", what, kind, meta["name"], err)
+			}
+		}
+	}
+}
+
 func TestTheAPIServerTakesTheObjects(t *testing.T) {
 	t.Parallel()
 	c := kubetest.Shared(t)
 	for name, s := range examples(t) {
 		s.Runtime.Namespace = c.Namespace(t)
 		all, _ := objects(t, s, cluster)
-		if len(all) == 0 {
-			t.Errorf("%s has no objects", name)
-		}
-		for range 2 { // and again, as an update without a change
-			for _, o := range all {
-				meta := o["metadata"].(convert.Object)
-				group, version, found := strings.Cut(o["apiVersion"].(string), "/")
-				if !found {
-					group, version = "", group
-				}
-				kind := o["kind"].(string)
-				plural := plurals[kind]
-				if plural == "" {
-					plural = strings.ToLower(kind) + "s"
-				}
-				r := kube.Resource{Group: group, Version: version, Kind: kind, Plural: plural}
-				if _, err := kube.Apply(t.Context(), c.Client, r, s.Runtime.Namespace, meta["name"].(string), &o); err != nil {
-					t.Errorf("%s: %s %s: %v", name, kind, meta["name"], err)
-				}
-			}
-		}
+		taken(t, c, name, all)
 	}
 }
 
