@@ -6,8 +6,8 @@ import (
 	"github.com/mainstay-infra/mainstay/service/orchestrator/spec"
 )
 
-// ToKubeVirt returns the objects of a workload whose instances are VMs. Each boots a disk that has Podman, and starts the
-// container by cloud-init, whose user data (CloudInit) is in the Secret of UserData.
+// ToKubeVirt returns the objects of a workload whose instances are VMs. Each boots a disk that has Podman, and starts
+// the container by cloud-init, whose user data (CloudInit) is in the Secret of UserData.
 func ToKubeVirt(s *spec.Spec, o Owner, k Kubernetes) ([]Object, *Notes) {
 	c := &kubernetes{s: s, owner: o, k: k, notes: &Notes{}}
 	c.refuseVM()
