@@ -151,6 +151,8 @@ func instanceStatus(vmi *unstructured.Unstructured, pod *corev1.Pod) map[string]
 	switch {
 	case final(vmi):
 		return status
+	case old == "":
+		phase = scheduling
 	case pod == nil:
 		phase = failed
 	case pod.Status.Phase == corev1.PodSucceeded:

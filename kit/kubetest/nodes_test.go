@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mainstay-infra/mainstay/kit/fault"
 	"github.com/mainstay-infra/mainstay/kit/kube"
@@ -40,18 +41,26 @@ type pod struct {
 				ExitCode int
 			}
 		} `json:"containerStatuses"`
-		Conditions []struct{ Type, Status, Reason string }
+		StartTime  time.Time
+		Conditions []condition
 	}
 }
 
-func (p *pod) ready() bool {
+type condition struct {
+	Type, Status       string
+	LastTransitionTime time.Time
+}
+
+func (p *pod) condition(kind string) condition {
 	for _, c := range p.Status.Conditions {
-		if c.Type == "Ready" {
-			return c.Status == "True"
+		if c.Type == kind {
+			return c
 		}
 	}
-	return false
+	return condition{}
 }
+
+func (p *pod) ready() bool { return p.condition("Ready").Status == "True" }
 
 // template returns that of pods with a container, annotations of devcluster and what else their spec has.
 func template(app string, notes object, spec object) object {
@@ -129,15 +138,11 @@ func TestPodsGoThroughTheirStatesOnFakeNodes(t *testing.T) {
 	t.Run("annotations choose what becomes of a pod", func(t *testing.T) {
 		t.Parallel()
 		ns := c.Namespace(t)
-		deploy(t, c, ns, "slow", 1, template("slow", object{"ready-after": "1s"}, nil))
+		deploy(t, c, ns, "slow", 1, template("slow", object{"ready-after": "2s"}, nil))
 		deploy(t, c, ns, "stuck", 1, template("stuck", object{"waits-for": "ImagePullBackOff"}, nil))
-		unready := false
-		for len(pods(t, c, ns, "slow")) == 0 || !pods(t, c, ns, "slow")[0].ready() {
-			all := pods(t, c, ns, "slow")
-			unready = unready || len(all) == 1 && all[0].Status.Phase == "Running"
-		}
-		if !unready {
-			t.Error("it ran and was ready at once")
+		kubetest.Await(t, c, deployments, ns, "slow", func(d *object) bool { return number(d, "readyReplicas") == 1 })
+		if p := pods(t, c, ns, "slow")[0]; p.condition("Ready").LastTransitionTime.Sub(p.Status.StartTime) < 2*time.Second {
+			t.Errorf("it was ready too soon: %+v", p.Status)
 		}
 		kubetest.Await(t, c, deployments, ns, "stuck", func(d *object) bool { return number(d, "unavailableReplicas") == 1 })
 		name := pods(t, c, ns, "stuck")[0].Meta.Name
