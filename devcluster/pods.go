@@ -133,7 +133,7 @@ func (k *podKeeper) see(ctx context.Context, name cache.ObjectName) (time.Durati
 	return wait, err
 }
 
-// address returns an address in the network of a node that no pod has, and "" if all are taken.
+// address returns an address in the network of a node that no pod has. It is an error if all are taken.
 func (k *podKeeper) address(node string) (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"path"
@@ -323,10 +324,31 @@ func (c *checker) others() {
 		if _, err := parseCron(s.Cron); err != nil {
 			c.Add("schedule.cron", "%v", err)
 		}
-		if _, err := time.LoadLocation(s.TimeZone); err != nil || s.TimeZone == "Local" {
+		if _, err := s.zone(); err != nil {
 			c.Add("schedule.timeZone", "must be the name of a time zone, as Europe/Berlin, not %s", document.Quoted(s.TimeZone))
 		}
 	}
+}
+
+func (s *Schedule) zone() (*time.Location, error) {
+	if s.TimeZone == "Local" { // which is the server's, and not what the document's author knows
+		return nil, errors.New("not the name of a time zone")
+	}
+	return time.LoadLocation(s.TimeZone)
+}
+
+// Next returns when a schedule is due next after a time, in its time zone. It is zero if that is more than five years
+// away, as the 30th of February is. A time of day that a change of clocks leaves out is not due on that day.
+func (s *Schedule) Next(after time.Time) (time.Time, error) {
+	times, err := parseCron(s.Cron)
+	if err != nil {
+		return time.Time{}, err
+	}
+	zone, err := s.zone()
+	if err != nil {
+		return time.Time{}, err
+	}
+	return times.Next(after.In(zone)), nil
 }
 
 // parseCron reads the five fields of a schedule, as in crontab(5), or a word such as @daily. The time zone is another
