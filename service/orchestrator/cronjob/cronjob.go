@@ -30,8 +30,8 @@ type Decision struct {
 	Next time.Time
 }
 
-// Decide returns what becomes of a CronJob now. decided is the last time that was decided about, or when the CronJob was
-// made. running is whether a run of it is there.
+// Decide returns what becomes of a CronJob now. decided is the last time that was decided about, or when the CronJob
+// was made. running is whether a run of it is there.
 func Decide(s *spec.Schedule, decided, now time.Time, running bool) (d Decision, err error) {
 	if d.Next, err = s.Next(now); err != nil {
 		return Decision{}, err
@@ -50,9 +50,11 @@ func Decide(s *spec.Schedule, decided, now time.Time, running bool) (d Decision,
 	return d, nil
 }
 
+const day = 24 * time.Hour
+
 // lookBack are spans in which a schedule is looked for, from now: the first that has one has not many more.
 var lookBack = []time.Duration{
-	2 * time.Minute, 2 * time.Hour, 2 * 24 * time.Hour, 40 * 24 * time.Hour, 400 * 24 * time.Hour, 5 * 366 * 24 * time.Hour,
+	2 * time.Minute, 2 * time.Hour, 2 * day, 40 * day, 400 * day, 5 * 366 * day,
 }
 
 // last returns the last time that a schedule was due, after one time and up to another; zero: it was not.
