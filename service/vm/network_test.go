@@ -262,7 +262,7 @@ func TestAComparisonThatBeganBeforeAChangeDoesNotUndoIt(t *testing.T) {
 		t.Errorf("%s, then the daemon has %s", p.Status, got)
 	}
 	for _, c := range m.daemon.Calls("PutNetworkPolicy")[sent:] {
-		t.Errorf("a policy was sent again: %+v", c)
+		t.Errorf("a policy was sent again: %+v (the last is %s)", c, last)
 	}
 }
 

@@ -171,8 +171,18 @@ func (d *Dataplane) once(ctx context.Context, v *view, r *record.VM, verify bool
 			return false, nil
 		}
 		has.Revision = now.Revision
-	} else if has.Hash == want.Hash() && has.Error == "" {
-		return false, nil // somebody else has done it meanwhile
+	} else {
+		if has.Hash == want.Hash() && has.Error == "" {
+			return false, nil
+		}
+		// A request may have applied the policy since v was read. Then both are read again.
+		stored, _, err := d.store.PolicyState(ctx, r.ID)
+		if err != nil {
+			return false, err
+		}
+		if stored.Hash != has.Hash || stored.Revision != has.Revision {
+			return true, nil
+		}
 	}
 	if want == nil {
 		return d.remove(ctx, has)
