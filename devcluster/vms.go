@@ -130,7 +130,7 @@ func (k *vmKeeper) see(ctx context.Context, name cache.ObjectName) error {
 	return nil
 }
 
-// seen returns a copy of an object, or nil if there is none.
+// seen returns a copy of an object, or nil if the object does not exist.
 func seen(all cache.GenericLister, name cache.ObjectName) (*unstructured.Unstructured, error) {
 	o, err := all.ByNamespace(name.Namespace).Get(name.Name)
 	if apierrors.IsNotFound(err) {

@@ -21,7 +21,9 @@ type Form struct {
 }
 
 // Match reports whether a text has the form.
-func (f Form) Match(text string) bool { return f.Pattern.MatchString(text) && (f.Max == 0 || len(text) <= f.Max) }
+func (f Form) Match(text string) bool {
+	return f.Pattern.MatchString(text) && (f.Max == 0 || len(text) <= f.Max)
+}
 
 // setScalar parses a single value and stores it in v. tag is its YAML type, empty for a default.
 // The errors complete a sentence that starts with the path.

@@ -226,12 +226,12 @@ func (c *toPodman) secrets(out *podman.Spec) {
 		keys, known := c.p.Keys[s.Name]
 		at := "secrets[" + strconv.Itoa(i) + "]"
 		if !known {
-			c.missing(at+".name", "there is no secret of this name")
+			c.missing(at+".name", "no secret has this name")
 			continue
 		}
 		if s.Key != "" {
 			if !slices.Contains(keys, s.Key) {
-				c.missing(at+".key", "the secret has no such key")
+				c.missing(at+".key", "the secret has no key of this name")
 				continue
 			}
 			keys = []string{s.Key}

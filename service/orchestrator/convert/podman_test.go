@@ -40,7 +40,7 @@ func TestASecretThatIsMissingIsAProblem(t *testing.T) {
 	s := read(t, "apiVersion: orch/v1\nmetadata: {name: web}\nimage: {repository: library/nginx}\nscaling: {replicas: 3}\n"+
 		"secrets: [{name: none, key: k, env: A}, {name: orders, key: none, env: B}]\n")
 	_, notes := convert.ToPodman(s, owner, host)
-	want := "2 problems:\n  secrets[0].name: there is no secret of this name\n  secrets[1].key: the secret has no such key"
+	want := "2 problems:\n  secrets[0].name: no secret has this name\n  secrets[1].key: the secret has no key of this name"
 	if err := notes.Problems.Fault(); err == nil || err.Error() != want {
 		t.Errorf("%v", err)
 	}
